@@ -1,0 +1,157 @@
+/**
+ * The Environment: everything that is not a function of its arguments reaches the engine through these ports.
+ *
+ * `runtime-node` implements them over the operating system, `simulator` over a seeded world; one contract suite in
+ * `test/contract/` holds both to the text below. Paths are absolute or relative to the process, with `/` between parts.
+ */
+
+export interface Environment {
+  readonly clock: Clock;
+  readonly random: Random;
+  readonly files: FileSystem;
+  readonly workers: WorkerPool;
+}
+
+export interface Timer {
+  /** After this returns the timer does not fire. Idempotent. */
+  cancel(): void;
+}
+
+export interface Clock {
+  /** Unix time in ms; may jump either way. For record timestamps only. */
+  wallMs(): number;
+  /** Fractional ms since some fixed point; never goes back. For time-outs and latencies. */
+  monotonicMs(): number;
+  /** Calls `fire` once, not before `delayMs` have passed. A pending timer does not keep the process alive. */
+  setTimer(delayMs: number, fire: () => void): Timer;
+}
+
+export interface Random {
+  /** Uniform integer in [0, 2^32). `site` names the caller, so that one site's draws do not shift another's. */
+  uint32(site: string): number;
+  /** Uniform integer in [0, bound), 1 <= bound <= 2^32. */
+  below(site: string, bound: number): number;
+  /** `count` uniform bytes. */
+  bytes(site: string, count: number): Uint8Array;
+}
+
+/**
+ * How to open a file:
+ * - `read`: must exist (ENOENT); writing is refused;
+ * - `write`: read and write, must exist (ENOENT);
+ * - `create`: read and write, made empty if absent, kept as it is if present;
+ * - `truncate`: read and write, made empty in any case.
+ */
+export type OpenMode = "read" | "write" | "create" | "truncate";
+
+/**
+ * One open file. Positions and counts are bytes. Every rejection is a `FileError`; after `close` every call rejects with
+ * code `EBADF`. Calls on one handle may overlap; the caller orders those that touch the same range.
+ *
+ * What a crash of the machine leaves: bytes covered by a completed `sync` are there. Of later writes and truncations any
+ * part may be there, torn anywhere, and bytes of a grown file may read as zeros. A crash of the process alone loses nothing.
+ */
+export interface FileHandle {
+  readonly path: string;
+  /** Bytes read into the front of `target`; may be fewer than asked, 0 only at or past the end of the file. */
+  readAt(target: Uint8Array, positionBytes: number): Promise<number>;
+  /** Bytes written from the front of `source`; may be fewer than asked: the caller loops. A gap reads as zeros. */
+  writeAt(source: Uint8Array, positionBytes: number): Promise<number>;
+  /** As `readAt`, at once, holding up the event loop. */
+  readNow(target: Uint8Array, positionBytes: number): number;
+  /** As `writeAt`, at once, holding up the event loop. */
+  writeNow(source: Uint8Array, positionBytes: number): number;
+  /** Sets the size; growing fills with zeros. */
+  truncate(sizeBytes: number): Promise<void>;
+  /**
+   * Makes contents and size durable (fdatasync). On rejection the content is unknown and may be lost although it still
+   * reads well: the call is never repeated, the log directory goes offline.
+   */
+  sync(): Promise<void>;
+  size(): Promise<number>;
+  /** Does not sync. Idempotent. */
+  close(): Promise<void>;
+}
+
+export interface FileSystem {
+  /**
+   * @throws FileError ENOENT, EACCES, EROFS, ENOSPC, EMFILE, EISDIR, EIO
+   * A file that was created survives a crash of the machine only after `syncDirectory` of its directory.
+   */
+  open(path: string, mode: OpenMode): Promise<FileHandle>;
+  /** Replaces `to` atomically. Durable after `syncDirectory`; until then a crash shows either name's state. */
+  rename(from: string, to: string): Promise<void>;
+  /** @throws FileError ENOENT when absent. Open handles stay usable. Durable after `syncDirectory`. */
+  unlink(path: string): Promise<void>;
+  /** Names (not paths) of files and directories in `directory`, in no particular order. @throws FileError ENOENT, ENOTDIR */
+  list(directory: string): Promise<readonly string[]>;
+  /** Makes the directory and its missing parents; an existing one is no error. Durable after `syncDirectory` of the parent. */
+  makeDirectory(path: string): Promise<void>;
+  /** Removes an empty directory. @throws FileError ENOENT, ENOTEMPTY */
+  removeDirectory(path: string): Promise<void>;
+  /** Makes creations, renames and removals in `directory` durable. */
+  syncDirectory(directory: string): Promise<void>;
+  /**
+   * Takes the exclusive lock of `path`, which is created if absent: an `fcntl` lock, which Java's `FileChannel.tryLock`
+   * respects and which the operating system drops when the process dies. Never waits.
+   * @throws FileError EBUSY when another process, or another call in this one, holds it; ENOTSUP when locks cannot be had
+   */
+  lock(path: string): Promise<FileLock>;
+}
+
+export interface FileLock {
+  /** Idempotent. Leaves the file. */
+  release(): Promise<void>;
+}
+
+export interface StatePut {
+  readonly key: string;
+  /** `undefined` removes the key. */
+  readonly value: Uint8Array | undefined;
+}
+
+/**
+ * A node's own small state (lmdb behind it): high watermarks, recovery points, topic configurations. Nothing whose loss
+ * could break safety lives here.
+ *
+ * Crash rule: commits survive in order and whole. A crash of the process loses none that resolved. A crash of the machine
+ * keeps all commits up to the last one that resolved with `sync: true`, and then some prefix of the later ones.
+ */
+export interface State {
+  /** The committed value, a copy of the caller's own. */
+  get(key: string): Uint8Array | undefined;
+  /** Keys that begin with `prefix`, ascending by UTF-16 code units. */
+  keys(prefix: string): readonly string[];
+  /** Applies all puts or none. Commits take effect in the order of the calls. Resolves once `get` shows them (`sync`: once durable too). */
+  commit(puts: readonly StatePut[], options: { readonly sync: boolean }): Promise<void>;
+  /** Waits for commits in flight. Idempotent; later calls reject or throw. */
+  close(): Promise<void>;
+}
+
+/** Work for the pool: names, inputs and outputs. Payload memory is handed over: the caller may not touch it afterwards. */
+export interface WorkerJobs {
+  /** Compresses the records section of a batch. `level` undefined = the codec's default. */
+  readonly compress: {
+    readonly input: { readonly codec: "gzip"; readonly payload: Uint8Array; readonly level: number | undefined };
+    readonly output: Uint8Array;
+  };
+  /** Decompresses; rejects with WorkerError RECORD_TOO_LARGE past `outputBytesMax`, CORRUPT when the payload is none of the codec's. */
+  readonly decompress: {
+    readonly input: { readonly codec: "gzip"; readonly payload: Uint8Array; readonly outputBytesMax: number };
+    readonly output: Uint8Array;
+  };
+  /** CRC-32C of the bytes. */
+  readonly crc32c: { readonly input: { readonly payload: Uint8Array }; readonly output: number };
+}
+
+export type WorkerJobName = keyof WorkerJobs;
+
+export interface WorkerPool {
+  /**
+   * Runs a job elsewhere; completions come in any order. The queue is bounded: past its bound the call waits.
+   * @throws WorkerError (see its codes); one failed job fails one call only
+   */
+  run<Name extends WorkerJobName>(name: Name, input: WorkerJobs[Name]["input"]): Promise<WorkerJobs[Name]["output"]>;
+  /** Waits for jobs in flight. Idempotent; later calls reject with WorkerError CLOSED. */
+  close(): Promise<void>;
+}

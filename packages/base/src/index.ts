@@ -1,0 +1,22 @@
+export type {
+  Clock,
+  Environment,
+  FileHandle,
+  FileLock,
+  FileSystem,
+  OpenMode,
+  Random,
+  State,
+  StatePut,
+  Timer,
+  WorkerJobName,
+  WorkerJobs,
+  WorkerPool,
+} from "./environment.ts";
+export { FileError, WorkerError } from "./errors.ts";
+export type { FileErrorCode, FileOperation, WorkerErrorCode } from "./errors.ts";
+export { directoryOf, joinPath, readFileIfPresent, readFully, writeFileAtomically, writeFully } from "./file-io.ts";
+export { fail, InvariantError } from "./invariant.ts";
+export { LEADER_EPOCH_MAX, parseLeaderEpoch, parseOffset, toLeaderEpoch, toOffset } from "./offset.ts";
+export type { LeaderEpoch, Offset } from "./offset.ts";
+export { decodeUtf8, encodeUtf8, parseUtf8 } from "./text.ts";
