@@ -1,1 +1,38 @@
-export {};
+export { compressPayload, decompressPayload } from "./codec.ts";
+export { CRC_NATIVE_BYTES_MIN, crc32c } from "./crc32c.ts";
+export { WireError } from "./error.ts";
+export type { WireErrorCode, WireFacts } from "./error.ts";
+export { runWorkerJob } from "./jobs.ts";
+export { murmur2, toPositive } from "./murmur2.ts";
+export {
+  checkCrc,
+  codecId,
+  compressionCodec,
+  isControlBatch,
+  isLogAppendTime,
+  isTransactional,
+  LOG_OVERHEAD,
+  MAGIC_V2,
+  readBatchHeader,
+  RECORD_BATCH_OVERHEAD,
+  recordsSection,
+  scanBatch,
+  stampBatch,
+  stampMaxTimestamp,
+  withCompressedPayload,
+} from "./record-batch.ts";
+export type { BatchHeader, BatchScan, CompressionCodec } from "./record-batch.ts";
+export { decodeRecords, validateClientHeader, validateRecords } from "./record-decode.ts";
+export { encodeBatch, encodedRecordBytes } from "./record.ts";
+export type { BatchOptions, DecodedRecord, RecordHeader, RecordInput } from "./record.ts";
+export { decrementSequence, incrementSequence } from "./sequence.ts";
+export {
+  unsignedVarintBytes,
+  varintBytes,
+  VarintReader,
+  varlongBytes,
+  writeUnsignedVarint,
+  writeVarint,
+  writeVarlong,
+} from "./varint.ts";
+export type { VarintFault } from "./varint.ts";
