@@ -23,7 +23,7 @@ export {
 } from "./record-batch.ts";
 export type { BatchHeader, BatchScan, CompressionCodec } from "./record-batch.ts";
 export { decodeRecords, validateClientHeader, validateRecords } from "./record-decode.ts";
-export { encodeBatch, encodedRecordBytes } from "./record.ts";
+export { encodeBatch, encodeBatchInto, encodedRecordBytes } from "./record.ts";
 export type { BatchOptions, DecodedRecord, RecordHeader, RecordInput } from "./record.ts";
 export { decrementSequence, incrementSequence } from "./sequence.ts";
 export {

@@ -40,7 +40,7 @@ const ANY_BATCH_BYTES_MIN = LOG_OVERHEAD + 14;
 
 const CODEC_MASK = 0x07;
 const LOG_APPEND_TIME_BIT = 0x08;
-const TRANSACTIONAL_BIT = 0x10;
+export const TRANSACTIONAL_BIT = 0x10;
 const CONTROL_BIT = 0x20;
 /** Bits Kafka keeps when it rewrites a header: all it knows. */
 const KNOWN_ATTRIBUTES = 0x7f;
@@ -236,10 +236,10 @@ export interface HeaderFields {
   readonly recordsCount: number;
 }
 
-/** Completes a batch that fills `batch` and whose records are already in place: header, then CRC. */
-export function writeHeader(batch: Uint8Array, fields: HeaderFields): void {
+/** Completes the batch of `sizeInBytes` at the front of `batch`, whose records are already in place: header, then CRC. */
+export function writeHeader(batch: Uint8Array, sizeInBytes: number, fields: HeaderFields): void {
   writeInt64(batch, 0, fields.baseOffset);
-  writeInt32(batch, LENGTH_POSITION, batch.length - LOG_OVERHEAD);
+  writeInt32(batch, LENGTH_POSITION, sizeInBytes - LOG_OVERHEAD);
   writeInt32(batch, PARTITION_LEADER_EPOCH_POSITION, fields.partitionLeaderEpoch);
   batch[MAGIC_POSITION] = MAGIC_V2;
   writeInt16(batch, ATTRIBUTES_POSITION, fields.attributes);
@@ -250,7 +250,7 @@ export function writeHeader(batch: Uint8Array, fields: HeaderFields): void {
   writeInt16(batch, PRODUCER_EPOCH_POSITION, fields.producerEpoch);
   writeInt32(batch, BASE_SEQUENCE_POSITION, fields.baseSequence);
   writeInt32(batch, RECORDS_COUNT_POSITION, fields.recordsCount);
-  writeInt32(batch, CRC_POSITION, batchCrc(batch, 0, batch.length));
+  writeInt32(batch, CRC_POSITION, batchCrc(batch, 0, sizeInBytes));
 }
 
 /**

@@ -1,6 +1,6 @@
 import { decodeUtf8, parseOffset } from "@tidemark/base";
 import { WireError } from "./error.ts";
-import { isLogAppendTime } from "./record-batch.ts";
+import { isControlBatch, isLogAppendTime } from "./record-batch.ts";
 import type { BatchHeader } from "./record-batch.ts";
 import type { DecodedRecord, RecordHeader } from "./record.ts";
 import { decrementSequence, incrementSequence } from "./sequence.ts";
@@ -122,7 +122,7 @@ export function validateClientHeader(header: BatchHeader): void {
   if (header.recordsCount !== header.lastOffsetDelta + 1) {
     throw invalid("records count is not last offset delta + 1", header, 0);
   }
-  if ((header.attributes & 0x20) !== 0) throw invalid("a client's control batch", header, 0);
+  if (isControlBatch(header)) throw invalid("a client's control batch", header, 0);
   if (!Number.isSafeInteger(header.producerId)) throw invalid("producer id outside 53 bits", header, 0);
   if (header.producerId >= 0 && header.baseSequence < 0) throw invalid("a producer id without a sequence", header, 0);
   if (!Number.isSafeInteger(header.baseTimestamp) || !Number.isSafeInteger(header.maxTimestamp)) {

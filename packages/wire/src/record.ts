@@ -1,7 +1,7 @@
 import { encodeUtf8, fail } from "@tidemark/base";
 import type { Offset } from "@tidemark/base";
 import { WireError } from "./error.ts";
-import { RECORD_BATCH_OVERHEAD, writeHeader } from "./record-batch.ts";
+import { RECORD_BATCH_OVERHEAD, TRANSACTIONAL_BIT, writeHeader } from "./record-batch.ts";
 import { varintBytes, varlongBytes, writeVarint, writeVarlong } from "./varint.ts";
 
 /*
@@ -52,14 +52,13 @@ export interface BatchOptions {
   readonly partitionLeaderEpoch?: number;
 }
 
-const TRANSACTIONAL_BIT = 0x10;
 const NO_HEADERS: readonly RecordHeader[] = [];
 /** batchLength is an int32. */
 const BATCH_BYTES_MAX = 2 ** 31 - 1;
 /** Deltas between two timestamps in -1 .. this are safe integers. */
 const TIMESTAMP_MAX = Number.MAX_SAFE_INTEGER - 1;
-/** Up to here a loop beats `set`, which pays for its generality on every call. */
-const SHORT_COPY_BYTES_MAX = 24;
+/** Up to here a loop beats the fixed cost of `set` (about 17 ns on Node 20). */
+const SHORT_COPY_BYTES_MAX = 8;
 
 /**
  * One uncompressed batch, CreateTime, in memory of its own. Base timestamp = that of the first record.
@@ -70,40 +69,71 @@ const SHORT_COPY_BYTES_MAX = 24;
  * Source: apache/kafka MemoryRecordsBuilder.java
  */
 export function encodeBatch(records: readonly RecordInput[], options: BatchOptions = {}): Uint8Array {
-  const first = records[0] ?? fail("a batch has at least one record");
-  const producerId = options.producerId ?? -1;
-  const producerEpoch = options.producerEpoch ?? -1;
-  const baseSequence = options.baseSequence ?? -1;
-  checkProducerFields(producerId, producerEpoch, baseSequence);
-
-  const baseTimestamp = first.timestamp;
-  let maxTimestamp = baseTimestamp;
-  let sizeInBytes = RECORD_BATCH_OVERHEAD;
   const bodyBytes = new Int32Array(records.length);
+  const batch = new Uint8Array(sizeBatch(records, bodyBytes));
+  writeBatch(batch, batch.length, records, bodyBytes, options);
+  return batch;
+}
+
+/**
+ * As `encodeBatch`, into the front of memory that the caller uses again: for small batches an allocation costs more than
+ * the encoding.
+ * @returns size of the batch; when that is more than `target.length` nothing was written: come again with more room
+ */
+export function encodeBatchInto(
+  target: Uint8Array,
+  records: readonly RecordInput[],
+  options: BatchOptions = {},
+): number {
+  const bodyBytes = new Int32Array(records.length);
+  const sizeInBytes = sizeBatch(records, bodyBytes);
+  if (sizeInBytes <= target.length) writeBatch(target, sizeInBytes, records, bodyBytes, options);
+  return sizeInBytes;
+}
+
+/** Size of the whole batch; leaves the size of each record's body in `bodyBytes`. Checks every timestamp. */
+function sizeBatch(records: readonly RecordInput[], bodyBytes: Int32Array): number {
+  const baseTimestamp = records[0]?.timestamp ?? fail("a batch has at least one record");
+  let sizeInBytes = RECORD_BATCH_OVERHEAD;
   let delta = 0;
   for (const record of records) {
     const { timestamp } = record;
     if (!(timestamp >= -1 && timestamp <= TIMESTAMP_MAX && Number.isInteger(timestamp))) {
       throw new WireError("INVALID_TIMESTAMP", "a timestamp is -1 .. 2^53 - 2 ms", { timestamp, offsetDelta: delta });
     }
-    if (timestamp > maxTimestamp) maxTimestamp = timestamp;
     const bytes = recordBodyBytes(record, timestamp - baseTimestamp, delta);
-    bodyBytes[delta] = bytes;
     sizeInBytes += varintBytes(bytes) + bytes;
     if (sizeInBytes > BATCH_BYTES_MAX) throw new WireError("MESSAGE_TOO_LARGE", "batch over 2 GiB", { sizeInBytes });
+    bodyBytes[delta] = bytes;
     delta += 1;
   }
+  return sizeInBytes;
+}
 
-  const batch = new Uint8Array(sizeInBytes);
+function writeBatch(
+  target: Uint8Array,
+  sizeInBytes: number,
+  records: readonly RecordInput[],
+  bodyBytes: Int32Array,
+  options: BatchOptions,
+): void {
+  const producerId = options.producerId ?? -1;
+  const producerEpoch = options.producerEpoch ?? -1;
+  const baseSequence = options.baseSequence ?? -1;
+  checkProducerFields(producerId, producerEpoch, baseSequence);
+  const baseTimestamp = records[0]?.timestamp ?? fail("a batch has at least one record");
+  let maxTimestamp = baseTimestamp;
   let position = RECORD_BATCH_OVERHEAD;
-  delta = 0;
+  let delta = 0;
   for (const record of records) {
-    position = writeVarint(batch, position, bodyBytes[delta] as number);
-    position = writeRecordBody(batch, position, record, record.timestamp - baseTimestamp, delta);
+    const { timestamp } = record;
+    if (timestamp > maxTimestamp) maxTimestamp = timestamp;
+    position = writeVarint(target, position, bodyBytes[delta] as number);
+    position = writeRecordBody(target, position, record, timestamp - baseTimestamp, delta);
     delta += 1;
   }
   if (position !== sizeInBytes) fail("a batch is as large as it was sized", { position, sizeInBytes });
-  writeHeader(batch, {
+  writeHeader(target, sizeInBytes, {
     baseOffset: options.baseOffset ?? 0,
     partitionLeaderEpoch: options.partitionLeaderEpoch ?? -1,
     attributes: options.transactional === true ? TRANSACTIONAL_BIT : 0,
@@ -115,7 +145,6 @@ export function encodeBatch(records: readonly RecordInput[], options: BatchOptio
     baseSequence,
     recordsCount: records.length,
   });
-  return batch;
 }
 
 /** Exact size of one record inside a batch, in bytes, with its length field. For filling a batch up to a limit. */

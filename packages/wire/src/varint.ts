@@ -20,6 +20,7 @@ export function unsignedVarintBytes(value: number): number {
 
 /** Bytes of a zigzag varlong; `value` is a safe integer. 1 to 8. */
 export function varlongBytes(value: number): number {
+  if (value >= -0x4000_0000 && value < 0x4000_0000) return varintBytes(value);
   // Zigzag as (magnitude, sign) in place of 2 * magnitude + sign, which would leave the safe integers at 2^52.
   let magnitude = value < 0 ? -(value + 1) : value;
   let count = 1;
