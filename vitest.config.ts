@@ -10,10 +10,29 @@ const ssr = {
   },
 };
 
-/** One named group of tests: `vitest run --project NAME`. */
+/** One named group of tests: `npm test -- --project NAME`. Each test file runs in a process of its own. */
 function project(name: string, include: string[], testTimeout = 20_000) {
-  return { resolve, ssr, test: { name, include, testTimeout, hookTimeout: testTimeout } };
+  return {
+    resolve,
+    ssr,
+    test: { name, include, testTimeout, hookTimeout: testTimeout, pool: "forks" as const, isolate: true },
+  };
 }
+
+/** Whether the command line names this project: `--project NAME` or `--project=NAME`. */
+function isNamed(name: string): boolean {
+  return process.argv.some(
+    (argument, index) =>
+      argument === `--project=${name}` || (argument === name && process.argv[index - 1] === "--project"),
+  );
+}
+
+// These need more than Node: Java and Maven, or several Node versions. They are here only when somebody asks for them,
+// so that `npm test` runs all the rest and `npm test -- --project unit` a part of it.
+const apart = [
+  project("interop", ["test/interop/**/*.test.ts"], 600_000),
+  project("package", ["test/package/**/*.test.ts"], 600_000),
+].filter(({ test }) => isNamed(test.name));
 
 export default defineConfig({
   test: {
@@ -24,8 +43,7 @@ export default defineConfig({
       project("crash", ["test/crash/**/*.test.ts"], 300_000),
       project("scenario", ["test/scenario/**/*.test.ts"], 180_000),
       project("docs", ["test/docs/**/*.test.ts"], 60_000),
-      project("interop", ["test/interop/**/*.test.ts"], 600_000),
-      project("package", ["test/package/**/*.test.ts"], 600_000),
+      ...apart,
     ],
   },
 });
