@@ -1,0 +1,81 @@
+import type { FileErrorCode, FileOperation } from "@tidemark/base";
+
+interface FaultAddress {
+  /** Calls that the fault can strike. */
+  readonly operation: FileOperation | readonly FileOperation[];
+  /** A string matches the end of the path, a pattern anywhere. Default: every path. State commits have the path `state`. */
+  readonly path?: string | RegExp;
+  /** Matching calls that go well first. Default 0. */
+  readonly skip?: number;
+  /** Calls that fail then. Default 1; `Infinity`: for good. */
+  readonly count?: number;
+  readonly code: FileErrorCode;
+}
+
+/**
+ * A fault while running, addressed by operation, path and count. Calls by `readNow` and `writeNow` are reads and writes.
+ */
+export interface DiskFault extends FaultAddress {
+  /** Writes: what the failed call leaves. `part`: a seeded part of its bytes. Default `nothing`. */
+  readonly written?: "nothing" | "part";
+  /**
+   * Syncs: what happened to the pages. `new`: marked clean although they never reached the disk, reads see the new bytes until the
+   * machine stops, later syncs succeed; `old`: the same, reads see the old bytes; `dirty`: still waiting for a sync. Default `new`.
+   * Source: Rebello et al., "Can Applications Recover from fsync Failures?", USENIX ATC 2020.
+   */
+  readonly pages?: "new" | "old" | "dirty";
+}
+
+/** A fault in place. */
+export interface InjectedFault {
+  /** Calls that it has failed so far. */
+  readonly hits: number;
+  cancel(): void;
+}
+
+class ActiveFault implements InjectedFault {
+  readonly fault: DiskFault;
+  hits = 0;
+  #matches = 0;
+  #cancelled = false;
+
+  constructor(fault: DiskFault) {
+    this.fault = fault;
+  }
+
+  cancel(): void {
+    this.#cancelled = true;
+  }
+
+  strikes(operation: FileOperation, path: string): boolean {
+    if (this.#cancelled || !this.#isAddressed(operation, path)) return false;
+    const match = this.#matches++;
+    if (match < (this.fault.skip ?? 0) || this.hits >= (this.fault.count ?? 1)) return false;
+    this.hits++;
+    return true;
+  }
+
+  #isAddressed(operation: FileOperation, path: string): boolean {
+    const { operation: operations, path: pattern } = this.fault;
+    if (!(typeof operations === "string" ? operations === operation : operations.includes(operation))) return false;
+    if (pattern === undefined) return true;
+    return typeof pattern === "string" ? path.endsWith(pattern) : pattern.test(path);
+  }
+}
+
+/** The faults of one disk. */
+export class FaultPlan {
+  readonly #faults: ActiveFault[] = [];
+
+  inject(fault: DiskFault): InjectedFault {
+    const active = new ActiveFault(fault);
+    this.#faults.push(active);
+    return active;
+  }
+
+  /** The first fault that fails this call. Counts the call for every fault before it. */
+  strike(operation: FileOperation, path: string): DiskFault | undefined {
+    for (const active of this.#faults) if (active.strikes(operation, path)) return active.fault;
+    return undefined;
+  }
+}

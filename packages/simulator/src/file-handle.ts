@@ -1,0 +1,107 @@
+import { fail, FileError } from "@tidemark/base";
+import type { FileHandle, FileOperation } from "@tidemark/base";
+import type { DiskCore } from "./disk-core.ts";
+import type { Inode } from "./operation.ts";
+
+/** What a small direct call costs (microseconds), and what a kibibyte adds. */
+const DIRECT_CALL_US = 2;
+const DIRECT_KIBIBYTE_US = 0.5;
+
+export class SimulatedFileHandle implements FileHandle {
+  readonly path: string;
+  readonly #core: DiskCore;
+  readonly #inode: Inode;
+  readonly #isWritable: boolean;
+  #isOpen = true;
+
+  /** The handle is already counted in `core`. */
+  constructor(core: DiskCore, inode: Inode, path: string, isWritable: boolean) {
+    this.#core = core;
+    this.#inode = inode;
+    this.path = path;
+    this.#isWritable = isWritable;
+  }
+
+  readAt(target: Uint8Array, positionBytes: number): Promise<number> {
+    return this.#run("read", () => this.#core.read(this.#inode, this.path, target, positionBytes));
+  }
+
+  writeAt(source: Uint8Array, positionBytes: number): Promise<number> {
+    const atCall = this.#core.completion.isImmediate ? source : source.slice();
+    return this.#run("write", () => {
+      this.#assertWritable("write");
+      if (!isEqual(atCall, source)) fail("the bytes of a write in flight do not change", { path: this.path });
+      return this.#core.write(this.#inode, this.path, atCall, positionBytes);
+    });
+  }
+
+  readNow(target: Uint8Array, positionBytes: number): number {
+    this.#assertOpen("read");
+    this.#core.completion.spend(directCostUs(target.length));
+    return this.#core.read(this.#inode, this.path, target, positionBytes);
+  }
+
+  writeNow(source: Uint8Array, positionBytes: number): number {
+    this.#assertOpen("write");
+    this.#assertWritable("write");
+    this.#core.completion.spend(directCostUs(source.length));
+    return this.#core.write(this.#inode, this.path, source, positionBytes);
+  }
+
+  truncate(sizeBytes: number): Promise<void> {
+    return this.#run("truncate", () => {
+      this.#assertWritable("truncate");
+      this.#core.truncate(this.#inode, this.path, sizeBytes);
+    });
+  }
+
+  sync(): Promise<void> {
+    const before = this.#core.log.operationCount;
+    return this.#run("sync", () => this.#core.sync(this.#inode, this.path, before));
+  }
+
+  size(): Promise<number> {
+    return this.#run("size", () => {
+      this.#core.enter("size", this.path);
+      return this.#core.log.live.content(this.#inode).sizeBytes;
+    });
+  }
+
+  /** Idempotent: the second call does not reach the file. */
+  close(): Promise<void> {
+    const wasOpen = this.#isOpen;
+    this.#isOpen = false;
+    return this.#core.completion.run("disk.close", () => {
+      if (!wasOpen) return;
+      this.#core.assertRunning();
+      this.#core.releaseHandle(this.#inode);
+      this.#core.enter("close", this.path);
+    });
+  }
+
+  /** Whether the handle is open is decided at the call: a close overtakes nothing. */
+  #run<T>(operation: FileOperation, effect: () => T): Promise<T> {
+    const wasOpen = this.#isOpen;
+    return this.#core.completion.run(`disk.${operation}`, () => {
+      if (!wasOpen) throw new FileError("EBADF", operation, this.path);
+      return effect();
+    });
+  }
+
+  #assertOpen(operation: FileOperation): void {
+    if (!this.#isOpen) throw new FileError("EBADF", operation, this.path);
+  }
+
+  #assertWritable(operation: FileOperation): void {
+    if (!this.#isWritable) throw new FileError("EBADF", operation, this.path);
+  }
+}
+
+function directCostUs(count: number): number {
+  return DIRECT_CALL_US + (count / 1024) * DIRECT_KIBIBYTE_US;
+}
+
+function isEqual(a: Uint8Array, b: Uint8Array): boolean {
+  if (a === b) return true;
+  return a.length === b.length && a.every((byte, index) => byte === b[index]);
+}

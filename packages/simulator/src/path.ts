@@ -1,0 +1,59 @@
+import { FileError } from "@tidemark/base";
+import type { FileOperation } from "@tidemark/base";
+import { ROOT_INODE } from "./operation.ts";
+import type { Inode } from "./operation.ts";
+import type { Volume } from "./volume.ts";
+
+/** Parts of a path; `.` and empty parts fall away, `..` goes up. Relative paths start at the root. */
+export function partsOf(path: string): readonly string[] {
+  const parts: string[] = [];
+  for (const part of path.split("/")) {
+    if (part === "" || part === ".") continue;
+    if (part === "..") parts.pop();
+    else parts.push(part);
+  }
+  return parts;
+}
+
+/** Where a name is or would be. */
+export interface Place {
+  readonly directory: Inode;
+  readonly name: string;
+  /** Undefined when nothing has the name. */
+  readonly inode: Inode | undefined;
+}
+
+/**
+ * Looks a path up, except that its last part may be absent.
+ * @throws FileError ENOENT or ENOTDIR when a directory on the way is missing or a file
+ */
+export function locate(volume: Volume, path: string, operation: FileOperation): Place {
+  const parts = partsOf(path);
+  const name = parts.at(-1);
+  if (name === undefined) return { directory: ROOT_INODE, name: "", inode: ROOT_INODE };
+  let directory = ROOT_INODE;
+  for (const part of parts.slice(0, -1)) {
+    const inode = volume.entries(directory).get(part);
+    if (inode === undefined) throw new FileError("ENOENT", operation, path);
+    if (volume.node(inode)?.type !== "directory") throw new FileError("ENOTDIR", operation, path);
+    directory = inode;
+  }
+  return { directory, name, inode: volume.entries(directory).get(name) };
+}
+
+/** @throws FileError ENOENT, ENOTDIR */
+export function locateDirectory(volume: Volume, path: string, operation: FileOperation): Inode {
+  const { inode } = locate(volume, path, operation);
+  if (inode === undefined) throw new FileError("ENOENT", operation, path);
+  if (volume.node(inode)?.type !== "directory") throw new FileError("ENOTDIR", operation, path);
+  return inode;
+}
+
+/** Whether `inode` is `directory` or lies below it. */
+export function isWithin(volume: Volume, directory: Inode, inode: Inode): boolean {
+  if (directory === inode) return true;
+  for (const child of volume.entries(directory).values()) {
+    if (volume.node(child)?.type === "directory" && isWithin(volume, child, inode)) return true;
+  }
+  return false;
+}

@@ -1,0 +1,67 @@
+import { WorkerError } from "@tidemark/base";
+import type { WorkerJobName, WorkerJobs, WorkerPool } from "@tidemark/base";
+import { runWorkerJob } from "@tidemark/wire";
+import { SimulatedCrash } from "./completion.ts";
+import type { Completion } from "./completion.ts";
+
+/** What the caller finds in memory that it has handed over: a later use of it shows up as a wrong CRC. */
+export const POISON = 0xdd;
+
+/** Jobs in flight or waiting for their result; more wait until one is done. */
+const QUEUE_LENGTH_MAX = 1_024;
+
+/**
+ * Runs every job inline, with the very functions that the real workers run, and completes it later, in an order drawn from the seed.
+ */
+export class SimulatedWorkerPool implements WorkerPool {
+  readonly #completion: Completion;
+  readonly #waiting: (() => void)[] = [];
+  readonly #inFlight = new Set<Promise<unknown>>();
+  #isOpen = true;
+  #isAbandoned = false;
+  #failures = 0;
+
+  constructor(completion: Completion) {
+    this.#completion = completion;
+  }
+
+  async run<Name extends WorkerJobName>(
+    name: Name,
+    input: WorkerJobs[Name]["input"],
+  ): Promise<WorkerJobs[Name]["output"]> {
+    if (!this.#isOpen) throw new WorkerError("CLOSED", "the worker pool is closed");
+    const payload = input.payload.slice();
+    input.payload.fill(POISON);
+    while (this.#inFlight.size >= QUEUE_LENGTH_MAX) await new Promise<void>((resolve) => this.#waiting.push(resolve));
+    const job = this.#completion.run(`workers.${name}`, () => {
+      if (this.#isAbandoned) throw new SimulatedCrash("the process is gone");
+      if (this.#failures > 0) {
+        this.#failures--;
+        throw new WorkerError("WORKER_FAILED", `a worker died in ${name}`);
+      }
+      return runWorkerJob(name, { ...input, payload });
+    });
+    this.#inFlight.add(job);
+    try {
+      return await job;
+    } finally {
+      this.#inFlight.delete(job);
+      this.#waiting.shift()?.();
+    }
+  }
+
+  /** The next `count` jobs die with their worker. */
+  failNext(count: number): void {
+    this.#failures += count;
+  }
+
+  /** The process is gone: no job completes any more. */
+  abandon(): void {
+    this.#isAbandoned = true;
+  }
+
+  async close(): Promise<void> {
+    this.#isOpen = false;
+    await Promise.allSettled(this.#inFlight);
+  }
+}
