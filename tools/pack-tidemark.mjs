@@ -94,10 +94,7 @@ function resolveSpecifier(id, specifier) {
   }
   const manifest = manifestOf(folderOf(id));
   const name = specifier.split("/", specifier.startsWith("@") ? 2 : 1).join("/");
-  if (isBuiltin(specifier)) {
-    if (!specifier.startsWith("node:")) stop(`${id} imports ${specifier} without node: in front`);
-    return undefined;
-  }
+  if (isBuiltin(specifier)) return undefined;
   if (manifest.dependencies?.[name] === undefined && manifest.optionalDependencies?.[name] === undefined) {
     stop(`${id} imports ${specifier}, which is no dependency of ${manifest.name}`);
   }
