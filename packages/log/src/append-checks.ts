@@ -1,0 +1,179 @@
+import { toOffset, WorkerError } from "@tidemark/base";
+import type { LeaderEpoch, Offset, WorkerPool } from "@tidemark/base";
+import {
+  checkCrc,
+  codecId,
+  recordsSection,
+  scanBatch,
+  validateClientHeader,
+  validateRecords,
+  WireError,
+} from "@tidemark/wire";
+import type { BatchHeader } from "@tidemark/wire";
+import type { LogConfig } from "./config.ts";
+import { LogError } from "./error.ts";
+
+/**
+ * Who made a batch: our own encoder, a client (whose records are walked too), or the partition's leader.
+ * Header and CRC are checked in any case.
+ */
+export type BatchOrigin = "local" | "client" | "replication";
+
+const GZIP_ID = 1;
+
+/** A client's compressed batch may grow to this many times `max.message.bytes` when it is looked into. */
+const DECOMPRESSED_BYTES_FACTOR = 64;
+
+function corrupt(positionBytes: number, reason: string): LogError {
+  return new LogError({
+    code: "CORRUPT_MESSAGE",
+    path: undefined,
+    positionBytes,
+    fromOffset: undefined,
+    toOffset: undefined,
+    reason,
+  });
+}
+
+/**
+ * The header of the one batch that a leader is to append.
+ * @throws LogError CORRUPT_MESSAGE, INVALID_RECORD, MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE, UNSUPPORTED_FOR_MESSAGE_FORMAT
+ * Source: apache/kafka storage/.../internals/log/UnifiedLog.java, analyzeAndValidateRecords
+ */
+export function checkLeaderBatch(batch: Uint8Array, origin: BatchOrigin, config: LogConfig): BatchHeader {
+  const magic = batch[16];
+  if (magic === 0 || magic === 1) throw new LogError({ code: "UNSUPPORTED_FOR_MESSAGE_FORMAT", magic });
+  const scan = scanBatch(batch, 0);
+  if (scan.type === "corrupt") throw corrupt(scan.positionBytes, scan.reason);
+  if (scan.type === "incomplete") throw corrupt(0, "incomplete");
+  const { header } = scan;
+  if (header.sizeInBytes !== batch.length)
+    throw new LogError({ code: "INVALID_RECORD", reason: "more than one batch" });
+  if (batch.length > config.maxMessageBytes)
+    throw new LogError({ code: "MESSAGE_TOO_LARGE", sizeBytes: batch.length, limitBytes: config.maxMessageBytes });
+  if (batch.length > config.segmentBytes)
+    throw new LogError({ code: "RECORD_LIST_TOO_LARGE", sizeBytes: batch.length, limitBytes: config.segmentBytes });
+  if (!checkCrc(batch, header)) throw corrupt(0, "CRC");
+  if (header.baseOffset !== 0)
+    throw new LogError({
+      code: "INVALID_RECORD",
+      reason: `base offset ${header.baseOffset}, a leader assigns it from 0`,
+    });
+  if (origin === "client") asLogError(() => validateClientHeader(header));
+  return header;
+}
+
+/**
+ * Walks the records of a client's batch: at once, or in the pool if they are compressed.
+ * @returns nothing more to wait for, or a promise of the refusal (or of nothing). Must be called with memory that is not changed meanwhile.
+ * @throws LogError INVALID_RECORD, UNSUPPORTED_COMPRESSION_TYPE
+ */
+export function checkClientRecords(
+  batch: Uint8Array,
+  header: BatchHeader,
+  config: LogConfig,
+  workers: WorkerPool,
+): Promise<LogError | undefined> | undefined {
+  const codec = codecId(header);
+  if (codec === 0) {
+    asLogError(() => validateRecords(header, recordsSection(batch, header)));
+    return undefined;
+  }
+  if (codec !== GZIP_ID) throw new LogError({ code: "UNSUPPORTED_COMPRESSION_TYPE", codecId: codec });
+  // The pool takes its input over, and the caller's memory is not ours to give.
+  const payload = recordsSection(batch, header).slice();
+  const outputBytesMax = config.maxMessageBytes * DECOMPRESSED_BYTES_FACTOR;
+  return workers.run("decompress", { codec: "gzip", payload, outputBytesMax }).then(
+    (records) => {
+      try {
+        asLogError(() => validateRecords(header, records));
+        return undefined;
+      } catch (error) {
+        if (error instanceof LogError) return error;
+        throw error;
+      }
+    },
+    (error: unknown) => {
+      if (error instanceof WorkerError)
+        return new LogError({ code: "INVALID_RECORD", reason: error.message }, { cause: error });
+      throw error;
+    },
+  );
+}
+
+function asLogError(check: () => void): void {
+  try {
+    check();
+  } catch (error) {
+    if (!(error instanceof WireError)) throw error;
+    throw new LogError({ code: "INVALID_RECORD", reason: error.message }, { cause: error });
+  }
+}
+
+/** The whole batches that a follower takes out of a fetch answer. */
+export interface FollowerBatches {
+  readonly headers: readonly BatchHeader[];
+  /** They lie in `[0, sizeBytes)`. */
+  readonly sizeBytes: number;
+  readonly firstBaseOffset: Offset;
+  readonly lastOffset: Offset;
+}
+
+/**
+ * What a follower appends of `bytes`: the whole batches in front, up to the first one above its own leader epoch.
+ *
+ * Stricter than Kafka in two things, both of which our recovery would cut: batches may not overlap, and the leader epoch may
+ * not fall.
+ * @returns nothing when no whole batch is there to be appended
+ * @throws LogError CORRUPT_MESSAGE, INVALID_RECORD, OFFSETS_OUT_OF_ORDER, RECORD_LIST_TOO_LARGE, UNEXPECTED_APPEND_OFFSET,
+ * UNSUPPORTED_FOR_MESSAGE_FORMAT; then nothing of `bytes` may be appended
+ * Source: apache/kafka storage/.../internals/log/UnifiedLog.java, appendAsFollower
+ */
+export function checkFollowerBatches(
+  bytes: Uint8Array,
+  log: { logEndOffset: Offset; latestEpoch: number; config: LogConfig; leaderEpoch: LeaderEpoch | undefined },
+): FollowerBatches | undefined {
+  const headers: BatchHeader[] = [];
+  let at = 0;
+  let lastOffset = -1;
+  let latestEpoch = log.latestEpoch;
+  while (at < bytes.length) {
+    const magic = bytes[at + 16];
+    if (magic === 0 || magic === 1) throw new LogError({ code: "UNSUPPORTED_FOR_MESSAGE_FORMAT", magic });
+    const scan = scanBatch(bytes, at);
+    if (scan.type === "incomplete") break;
+    if (scan.type === "corrupt") throw corrupt(scan.positionBytes, scan.reason);
+    const { header } = scan;
+    if (log.leaderEpoch !== undefined && header.partitionLeaderEpoch > log.leaderEpoch) break;
+    if (!checkCrc(bytes, header)) throw corrupt(at, "CRC");
+    if (header.partitionLeaderEpoch < 0)
+      throw new LogError({ code: "INVALID_RECORD", reason: "a replicated batch carries its leader epoch" });
+    if (header.partitionLeaderEpoch < latestEpoch)
+      throw new LogError({
+        code: "INVALID_RECORD",
+        reason: `leader epoch ${header.partitionLeaderEpoch} after ${latestEpoch}`,
+      });
+    if (header.baseOffset <= lastOffset)
+      throw new LogError({
+        code: "OFFSETS_OUT_OF_ORDER",
+        baseOffset: header.baseOffset,
+        previousLastOffset: lastOffset,
+      });
+    if (headers.length === 0 && header.baseOffset < log.logEndOffset) {
+      throw new LogError({
+        code: "UNEXPECTED_APPEND_OFFSET",
+        baseOffset: header.baseOffset,
+        logEndOffset: log.logEndOffset,
+      });
+    }
+    headers.push(header);
+    lastOffset = header.lastOffset;
+    latestEpoch = header.partitionLeaderEpoch;
+    at += header.sizeInBytes;
+  }
+  const first = headers[0];
+  if (first === undefined) return undefined;
+  if (at > log.config.segmentBytes)
+    throw new LogError({ code: "RECORD_LIST_TOO_LARGE", sizeBytes: at, limitBytes: log.config.segmentBytes });
+  return { headers, sizeBytes: at, firstBaseOffset: toOffset(first.baseOffset), lastOffset: toOffset(lastOffset) };
+}

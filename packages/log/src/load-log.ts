@@ -1,0 +1,307 @@
+import { FileError, joinPath, toOffset } from "@tidemark/base";
+import type { Clock, FileSystem, Offset, State } from "@tidemark/base";
+import { CheckpointError, LeaderEpochFileCache } from "@tidemark/epoch-cache";
+import type { EpochEntry } from "@tidemark/epoch-cache";
+import type { LogConfig } from "./config.ts";
+import { LogError } from "./error.ts";
+import { LEFTOVER_SUFFIXES, LOG_SUFFIX, parseSegmentFileName, SIDE_FILE_SUFFIXES } from "./file-names.ts";
+import { LogState } from "./log-state.ts";
+import { surveyLog } from "./log-survey.ts";
+import type { LogSurvey, SeenEpoch } from "./log-survey.ts";
+import type { ProducerState } from "./producer-state.ts";
+import type { DamagedRange, RecoveryReport } from "./recovery-report.ts";
+import { LogSegment, removeIfPresent } from "./segment.ts";
+
+export interface LoadOptions {
+  readonly files: FileSystem;
+  readonly clock: Clock;
+  readonly state: State;
+  readonly directory: string;
+  readonly topic: string;
+  readonly partition: number;
+  readonly config: LogConfig;
+  readonly wasCleanShutdown: boolean;
+}
+
+export interface LoadedLog {
+  readonly segments: LogSegment[];
+  readonly epochs: LeaderEpochFileCache;
+  readonly producers: ProducerState;
+  readonly state: LogState;
+  readonly logStartOffset: Offset;
+  readonly logEndOffset: Offset;
+  readonly flushedEndOffset: Offset;
+  readonly recoveryPoint: Offset;
+  readonly damaged: readonly DamagedRange[];
+  readonly report: RecoveryReport;
+}
+
+/**
+ * Opens the files of a partition and makes a log of what a crash left.
+ *
+ * Order: survey without changing anything, then cut, then (after an unclean stop in `always` mode) copy what may be in the
+ * page cache only, then the epoch file, and the recovery point last. A crash in between leaves a directory from which the
+ * next open does the same again, for the recovery point still says how far to look.
+ * @throws FileError when the disk refuses; LogError for files that this version cannot take over
+ * Source: apache/kafka storage/.../internals/log/LogLoader.java
+ */
+export async function loadLog(options: LoadOptions): Promise<LoadedLog> {
+  const { files, directory, config } = options;
+  const state = new LogState(options.state, options.topic, options.partition);
+  const { names, leftoversRemoved } = await removeLeftovers(files, directory);
+  const baseOffsets = names.flatMap((name) => parseSegmentFileName(name, LOG_SUFFIX) ?? []).sort((a, b) => a - b);
+  const knownRecoveryPoint = state.recoveryPoint;
+  const knownStart = state.logStartOffset ?? toOffset(0);
+
+  let segments = baseOffsets.map((baseOffset) => new LogSegment(files, options.clock, directory, baseOffset));
+  const fileBytes = await Promise.all(segments.map((segment) => segment.use((file) => file.size())));
+  for (const segment of segments) await segment.releaseIfIdle();
+
+  const surveyed = await survey(options, { segments, fileBytes, state, knownRecoveryPoint });
+  const recoveryPointBefore = knownRecoveryPoint ?? toOffset(0);
+  const { damaged, cut } = surveyed;
+  let { logEndOffset } = surveyed;
+  let cutReport: RecoveryReport["cut"];
+  if (cut !== undefined) {
+    const bytesBefore = fileBytes.reduce((sum, bytes) => sum + bytes, 0);
+    const path = segments[cut.segmentAt]?.path ?? directory;
+    const segmentsBefore = segments.length;
+    segments = await cutLog(files, directory, segments, cut);
+    const bytesAfter = segments.reduce((sum, segment) => sum + segment.sizeBytes, 0);
+    cutReport = {
+      offset: cut.offset,
+      path,
+      positionBytes: cut.positionBytes,
+      bytesCut: bytesBefore - bytesAfter,
+      segmentsRemoved: segmentsBefore - segments.length,
+      reason: cut.reason,
+    };
+  }
+  if (segments.length === 0) {
+    // Where a lost log ended is known from the recovery point; a new one begins at its start.
+    logEndOffset = toOffset(Math.max(knownStart, recoveryPointBefore));
+    segments.push(await LogSegment.create(files, options.clock, directory, logEndOffset));
+    await files.syncDirectory(directory);
+  }
+  const logStartOffset = toOffset(Math.min(Math.max(knownStart, segments[0]?.baseOffset ?? 0), logEndOffset));
+
+  const isAllDurable = surveyed.isTrusted || config.flush === "always";
+  const segmentsCopied =
+    isAllDurable && !surveyed.isTrusted ? await copyUnsynced(files, directory, segments, recoveryPointBefore) : 0;
+  const indexes = config.flush === "always" ? segments.slice(0, -1) : [];
+  for (const segment of indexes) await segment.persistIndex();
+
+  const opened = await openEpochs(files, directory, {
+    survey: surveyed,
+    recoveryPoint: recoveryPointBefore,
+    logStartOffset,
+    logEndOffset,
+  });
+  const recoveryPoint = isAllDurable ? logEndOffset : toOffset(Math.min(recoveryPointBefore, logEndOffset));
+  if (damaged.length === 0 && recoveryPoint !== knownRecoveryPoint) await state.raiseRecoveryPoint(recoveryPoint);
+
+  return {
+    segments,
+    epochs: opened.epochs,
+    producers: surveyed.producers,
+    state,
+    logStartOffset,
+    logEndOffset,
+    flushedEndOffset: isAllDurable ? logEndOffset : recoveryPoint,
+    recoveryPoint,
+    damaged,
+    report: {
+      wasCleanShutdown: options.wasCleanShutdown,
+      recoveryPoint: knownRecoveryPoint,
+      segmentCount: segments.length,
+      segmentsScanned: surveyed.segmentsScanned,
+      bytesScanned: surveyed.bytesScanned,
+      cut: cutReport,
+      damaged,
+      indexesRebuilt: surveyed.indexesRebuilt,
+      epochsRebuilt: opened.rebuilt,
+      epochFileProblem: opened.problem,
+      segmentsCopied,
+      leftoversRemoved,
+      logEndOffset,
+    },
+  };
+}
+
+interface TrustedSurvey extends LogSurvey {
+  readonly isTrusted: boolean;
+}
+
+/** Believes a clean stop only if the log ends just where the stop said; otherwise looks at it as after a crash. */
+async function survey(
+  options: LoadOptions,
+  found: {
+    segments: readonly LogSegment[];
+    fileBytes: readonly number[];
+    state: LogState;
+    knownRecoveryPoint: Offset | undefined;
+  },
+): Promise<TrustedSurvey> {
+  const { knownRecoveryPoint } = found;
+  const common = {
+    segments: found.segments,
+    fileBytes: found.fileBytes,
+    state: found.state,
+    recoveryPoint: knownRecoveryPoint ?? toOffset(0),
+    isRecoveryPointKnown: knownRecoveryPoint !== undefined,
+    indexIntervalBytes: options.config.indexIntervalBytes,
+  };
+  if (options.wasCleanShutdown && knownRecoveryPoint !== undefined) {
+    const trusted = await surveyLog({ ...common, isTrusted: true });
+    const isAsLeft =
+      trusted.cut === undefined && trusted.damaged.length === 0 && trusted.logEndOffset === knownRecoveryPoint;
+    if (isAsLeft) return { ...trusted, isTrusted: true };
+    for (const segment of found.segments) segment.reset();
+  }
+  return { ...(await surveyLog({ ...common, isTrusted: false })), isTrusted: false };
+}
+
+async function removeLeftovers(
+  files: FileSystem,
+  directory: string,
+): Promise<{ names: readonly string[]; leftoversRemoved: string[] }> {
+  const names = [...(await files.list(directory))].sort();
+  const swap = names.find((name) => name.endsWith(".swap"));
+  if (swap !== undefined) {
+    throw new LogError({
+      code: "KAFKA_STORAGE_ERROR",
+      failure: "DAMAGED",
+      path: joinPath(directory, swap),
+      operation: "open: a compaction was not finished, let Kafka finish it",
+    });
+  }
+  const bases = new Set(
+    names.filter((name) => name.endsWith(LOG_SUFFIX)).map((name) => name.slice(0, -LOG_SUFFIX.length)),
+  );
+  const isOrphan = (name: string): boolean =>
+    SIDE_FILE_SUFFIXES.some(
+      (suffix) =>
+        suffix !== ".snapshot" &&
+        parseSegmentFileName(name, suffix) !== undefined &&
+        !bases.has(name.slice(0, -suffix.length)),
+    );
+  const leftoversRemoved = names.filter(
+    (name) => LEFTOVER_SUFFIXES.some((suffix) => name.endsWith(suffix)) || isOrphan(name),
+  );
+  for (const name of leftoversRemoved) await removeIfPresent(files, joinPath(directory, name));
+  return { names: names.filter((name) => !leftoversRemoved.includes(name)), leftoversRemoved };
+}
+
+/** Later segments go first, newest first, so that a crash leaves a log without holes; the cut itself comes last. Durable when it resolves. */
+async function cutLog(
+  files: FileSystem,
+  directory: string,
+  segments: readonly LogSegment[],
+  cut: { segmentAt: number; positionBytes: number; offset: Offset },
+): Promise<LogSegment[]> {
+  const kept = segments.slice(0, cut.segmentAt + 1);
+  const isWhollyCut = cut.positionBytes === 0 && cut.segmentAt > 0;
+  if (isWhollyCut) kept.pop();
+  const removed = segments.slice(kept.length).reverse();
+  for (const segment of removed) await segment.remove();
+  if (removed.length > 0) await files.syncDirectory(directory);
+  if (!isWhollyCut) await kept.at(-1)?.truncateAt(cut.positionBytes, cut.offset);
+  return kept;
+}
+
+/** After an unclean stop a sync may have failed before it: what the page cache shows is written anew before anybody hears of it. */
+async function copyUnsynced(
+  files: FileSystem,
+  directory: string,
+  segments: readonly LogSegment[],
+  recoveryPoint: Offset,
+): Promise<number> {
+  let copied = 0;
+  for (const [at, segment] of segments.entries()) {
+    const nextBaseOffset = segments[at + 1]?.baseOffset;
+    const isBelow = nextBaseOffset !== undefined && nextBaseOffset <= recoveryPoint;
+    if (isBelow || segment.sizeBytes === 0) continue;
+    await segment.copyAfresh();
+    copied += 1;
+  }
+  // Also for the names: a segment made just before the crash may be known to the page cache only.
+  await files.syncDirectory(directory);
+  return copied;
+}
+
+async function openEpochs(
+  files: FileSystem,
+  directory: string,
+  log: { survey: TrustedSurvey; recoveryPoint: Offset; logStartOffset: Offset; logEndOffset: Offset },
+): Promise<{ epochs: LeaderEpochFileCache; rebuilt: boolean; problem: string | undefined }> {
+  const { seenEpochs, isTrusted } = log.survey;
+  let problem: string | undefined;
+  let epochs: LeaderEpochFileCache;
+  try {
+    epochs = await LeaderEpochFileCache.open(files, directory);
+  } catch (error) {
+    if (!(error instanceof CheckpointError)) throw error;
+    problem = error.message;
+    epochs = LeaderEpochFileCache.rebuilt(files, directory, seenEpochs);
+  }
+  if (problem === undefined) {
+    if (!isTrusted) epochs = withScannedEpochs(files, directory, epochs.entries, log);
+    problem = epochProblem(epochs.entries, seenEpochs, log);
+    if (problem !== undefined) epochs = LeaderEpochFileCache.rebuilt(files, directory, seenEpochs);
+  }
+  epochs.truncateFromEnd(log.logEndOffset);
+  epochs.truncateFromStart(log.logStartOffset);
+  await epochs.flush();
+  return { epochs, rebuilt: problem !== undefined, problem };
+}
+
+/** The file's entries below the recovery point, and what the scan saw from there up. */
+function withScannedEpochs(
+  files: FileSystem,
+  directory: string,
+  entries: readonly EpochEntry[],
+  log: { survey: LogSurvey; recoveryPoint: Offset },
+): LeaderEpochFileCache {
+  const below = entries.filter((entry) => entry.startOffset < log.recoveryPoint);
+  const latest = below.at(-1)?.epoch ?? -1;
+  const scanned = log.survey.seenEpochs.filter((seen) => seen.epoch > latest && seen.startOffset >= log.recoveryPoint);
+  // The file may rightly begin an epoch before its first batch, where the leader took over.
+  const above = scanned.map(
+    (seen) =>
+      entries.find(
+        (entry) =>
+          entry.epoch === seen.epoch &&
+          entry.startOffset >= seen.earliestStartOffset &&
+          entry.startOffset <= seen.startOffset,
+      ) ?? seen,
+  );
+  const merged = [...below, ...above].map(({ epoch, startOffset }) => ({ epoch, startOffset }));
+  return LeaderEpochFileCache.rebuilt(files, directory, merged);
+}
+
+/** Why the entries cannot be those of this log, or `undefined`: they must name every epoch of its batches, from where it begins. */
+function epochProblem(
+  entries: readonly EpochEntry[],
+  seenEpochs: readonly SeenEpoch[],
+  log: { logStartOffset: Offset; logEndOffset: Offset },
+): string | undefined {
+  const first = entries[0];
+  if (first !== undefined && first.startOffset > log.logStartOffset && seenEpochs.length > 0) {
+    return `begins at offset ${first.startOffset}, the log at ${log.logStartOffset}`;
+  }
+  for (const seen of seenEpochs) {
+    const entry = entries.find(({ epoch }) => epoch === seen.epoch);
+    if (entry === undefined) return `lacks epoch ${seen.epoch}`;
+    const latestStart = Math.max(seen.startOffset, log.logStartOffset);
+    if (entry.startOffset > latestStart)
+      return `begins epoch ${seen.epoch} at ${entry.startOffset}, its first batch is at ${seen.startOffset}`;
+    if (entry.startOffset < seen.earliestStartOffset && entry !== first)
+      return `begins epoch ${seen.epoch} at ${entry.startOffset}, before the end of the epoch below it`;
+  }
+  return undefined;
+}
+
+/** Whether an error means that there is no such file or directory. */
+export function isAbsent(error: unknown): boolean {
+  return error instanceof FileError && error.code === "ENOENT";
+}

@@ -1,0 +1,127 @@
+import { toOffset } from "@tidemark/base";
+import type { Offset } from "@tidemark/base";
+import { readBatchHeader, RECORD_BATCH_OVERHEAD } from "@tidemark/wire";
+import { LogError } from "./error.ts";
+import type { DamagedRange } from "./recovery-report.ts";
+import type { LogSegment } from "./segment.ts";
+
+export interface ReadOptions {
+  /** Where to begin: the slice starts with the batch that holds this offset, or with the next one if none does. */
+  readonly fromOffset: Offset;
+  /** The slice has at most this many bytes; its end may cut a batch. */
+  readonly maxBytes: number;
+  /** Batches that reach this offset are left out. Default: the log end. */
+  readonly limitOffset?: Offset;
+  /** Makes the slice hold the first batch whole, however large. Default true. */
+  readonly minOneBatch?: boolean;
+}
+
+export interface ReadResult {
+  /** Fresh memory: it aliases nothing. Empty when there is nothing to read yet. */
+  readonly bytes: Uint8Array;
+  /** Base offset of the first batch; `fromOffset` when there is none. */
+  readonly startOffset: Offset;
+}
+
+/** What a read sees: one moment of the log. */
+export interface LogView {
+  readonly segments: readonly LogSegment[];
+  readonly logStartOffset: Offset;
+  readonly logEndOffset: Offset;
+  readonly damaged: readonly DamagedRange[];
+}
+
+/**
+ * Reads a slice of one segment, as Kafka does.
+ * @throws LogError OFFSET_OUT_OF_RANGE; CORRUPT_MESSAGE inside a damaged range; KAFKA_STORAGE_ERROR
+ * @throws FileError
+ * Source: apache/kafka storage/.../internals/log/{LocalLog,LogSegment}.java, read
+ */
+export async function readLog(view: LogView, options: ReadOptions): Promise<ReadResult> {
+  const { fromOffset } = options;
+  const { logStartOffset, logEndOffset, segments } = view;
+  if (fromOffset < logStartOffset || fromOffset > logEndOffset) {
+    throw new LogError({ code: "OFFSET_OUT_OF_RANGE", fetchOffset: fromOffset, logStartOffset, logEndOffset });
+  }
+  const limitOffset = Math.min(options.limitOffset ?? logEndOffset, logEndOffset);
+  const empty: ReadResult = { bytes: new Uint8Array(0), startOffset: fromOffset };
+  if (fromOffset >= limitOffset) return empty;
+  refuseDamage(view.damaged, fromOffset);
+
+  for (let at = floorSegment(segments, fromOffset); at < segments.length; at += 1) {
+    const segment = segments[at];
+    if (segment === undefined) break;
+    const skip = view.damaged.filter((range) => range.path === segment.path);
+    const fromBytes = await segment.positionOf(fromOffset, skip);
+    if (fromBytes === undefined) continue;
+    let toBytes = segment.sizeBytes;
+    const isLimitBehind =
+      limitOffset === logEndOffset || (segments[at + 1]?.baseOffset ?? limitOffset + 1) <= limitOffset;
+    if (!isLimitBehind) toBytes = (await segment.positionOf(limitOffset, skip)) ?? toBytes;
+    for (const range of skip) if (range.fromBytes >= fromBytes) toBytes = Math.min(toBytes, range.fromBytes);
+    return fromBytes < toBytes ? readSlice(segment, { fromBytes, toBytes }, options) : empty;
+  }
+  return empty;
+}
+
+/** The last segment with base offset <= `offset`; 0 when the first one begins above it. */
+export function floorSegment(segments: readonly LogSegment[], offset: number): number {
+  let low = 0;
+  let high = segments.length - 1;
+  while (low <= high) {
+    const middle = (low + high) >>> 1;
+    if ((segments[middle]?.baseOffset ?? 0) <= offset) low = middle + 1;
+    else high = middle - 1;
+  }
+  return Math.max(high, 0);
+}
+
+function refuseDamage(damaged: readonly DamagedRange[], offset: Offset): void {
+  const range = damaged.find(({ fromOffset, toOffset }) => offset >= fromOffset && offset < toOffset);
+  if (range === undefined) return;
+  throw new LogError({
+    code: "CORRUPT_MESSAGE",
+    path: range.path,
+    positionBytes: range.fromBytes,
+    fromOffset: range.fromOffset,
+    toOffset: range.toOffset,
+    reason: range.reason,
+  });
+}
+
+async function readSlice(
+  segment: LogSegment,
+  range: { fromBytes: number; toBytes: number },
+  options: ReadOptions,
+): Promise<ReadResult> {
+  const { fromBytes } = range;
+  const availableBytes = range.toBytes - fromBytes;
+  const minOneBatch = options.minOneBatch ?? true;
+  const wantedBytes = Math.min(
+    availableBytes,
+    minOneBatch ? Math.max(options.maxBytes, RECORD_BATCH_OVERHEAD) : options.maxBytes,
+  );
+  if (wantedBytes <= 0) return { bytes: new Uint8Array(0), startOffset: options.fromOffset };
+  return segment.use(async (file) => {
+    const bytes = new Uint8Array(wantedBytes);
+    await fill(bytes, 0);
+    const first = readBatchHeader(bytes, 0);
+    const startOffset = first.type === "batch" ? toOffset(first.header.baseOffset) : options.fromOffset;
+    if (!minOneBatch || first.type !== "batch") return { bytes, startOffset };
+    const sizeBytes = Math.min(availableBytes, Math.max(options.maxBytes, first.header.sizeInBytes));
+    if (sizeBytes === bytes.length) return { bytes, startOffset };
+    if (sizeBytes < bytes.length) return { bytes: bytes.subarray(0, sizeBytes), startOffset };
+    const whole = new Uint8Array(sizeBytes);
+    whole.set(bytes);
+    await fill(whole, bytes.length);
+    return { bytes: whole, startOffset };
+
+    async function fill(target: Uint8Array, filledBytes: number): Promise<void> {
+      const rest = target.subarray(filledBytes);
+      const count = await segment.io.read(file, rest, fromBytes + filledBytes);
+      // Short data must never look like the end of the log.
+      if (count < rest.length)
+        throw new LogError({ code: "KAFKA_STORAGE_ERROR", failure: "IO_ERROR", path: segment.path, operation: "read" });
+    }
+  });
+}

@@ -1,0 +1,269 @@
+import { toLeaderEpoch, toOffset } from "@tidemark/base";
+import type { Offset } from "@tidemark/base";
+import type { EpochEntry } from "@tidemark/epoch-cache";
+import type { BatchHeader } from "@tidemark/wire";
+import { isControlBatch } from "@tidemark/wire";
+import type { LogState } from "./log-state.ts";
+import { OffsetIndex } from "./offset-index.ts";
+import { ProducerState } from "./producer-state.ts";
+import type { DamagedRange } from "./recovery-report.ts";
+import { LogSegment } from "./segment.ts";
+import { findNextBatch, walkSegment } from "./segment-walk.ts";
+
+/** An epoch as the batches show it. */
+export interface SeenEpoch extends EpochEntry {
+  /** End of what lies before its first batch: its entry may begin anywhere from here to that batch. */
+  readonly earliestStartOffset: number;
+}
+
+/** Where the log is to be cut: everything from here on goes. */
+export interface Cut {
+  readonly segmentAt: number;
+  readonly positionBytes: number;
+  readonly offset: Offset;
+  readonly reason: string;
+}
+
+/** What the files say, before anything in them is changed. */
+export interface LogSurvey {
+  readonly logEndOffset: Offset;
+  readonly cut: Cut | undefined;
+  readonly damaged: readonly DamagedRange[];
+  readonly seenEpochs: readonly SeenEpoch[];
+  readonly producers: ProducerState;
+  readonly segmentsScanned: number;
+  readonly bytesScanned: number;
+  readonly indexesRebuilt: number;
+}
+
+export interface SurveyOptions {
+  /** Ascending by base offset. Their sizes and indexes are set here. */
+  readonly segments: readonly LogSegment[];
+  readonly fileBytes: readonly number[];
+  readonly state: LogState;
+  /** 0 when unknown. */
+  readonly recoveryPoint: Offset;
+  readonly isRecoveryPointKnown: boolean;
+  /** Batches are then believed by their headers alone. */
+  readonly isTrusted: boolean;
+  readonly indexIntervalBytes: number;
+}
+
+/**
+ * Reads a partition's segments from end to end: headers everywhere, CRCs from the recovery point up.
+ *
+ * At or above the recovery point the first thing that is not right ends the log, whatever follows: torn tails and rot look
+ * alike there. Below it nothing ends the log; what cannot be read is a damaged range, and the walk goes on behind it.
+ * Changes no file. Cost: reads all headers, which rebuilds the producers' state too.
+ * @throws FileError
+ */
+export async function surveyLog(options: SurveyOptions): Promise<LogSurvey> {
+  const survey = new Survey(options);
+  for (let at = 0; at < options.segments.length && survey.cut === undefined; at += 1) await survey.segment(at);
+  return survey.finish();
+}
+
+class Survey {
+  readonly #options: SurveyOptions;
+  readonly #damaged: DamagedRange[] = [];
+  readonly #seenEpochs: SeenEpoch[] = [];
+  readonly #producers = new ProducerState();
+  /** Next offset: the end of what was read so far. */
+  #endOffset: number;
+  #lastEpoch = -1;
+  #segmentsScanned = 0;
+  #bytesScanned = 0;
+  #indexesRebuilt = 0;
+  cut: Cut | undefined;
+
+  constructor(options: SurveyOptions) {
+    this.#options = options;
+    this.#endOffset = options.segments[0]?.baseOffset ?? 0;
+  }
+
+  async segment(at: number): Promise<void> {
+    const { segments, fileBytes, recoveryPoint, isTrusted } = this.#options;
+    const segment = segments[at];
+    if (segment === undefined) return;
+    if (this.#refuseBorder(at, segment)) return;
+    const nextBaseOffset = segments[at + 1]?.baseOffset;
+    const verifyCrc = !isTrusted && !(nextBaseOffset !== undefined && nextBaseOffset <= recoveryPoint);
+    const bytes = fileBytes[at] ?? 0;
+    if (verifyCrc) {
+      this.#segmentsScanned += 1;
+      this.#bytesScanned += bytes;
+    }
+    const indexOnDisk = await segment.readIndexFile();
+    const check = new IndexCheck(indexOnDisk);
+    let fromBytes = 0;
+    while (fromBytes < bytes && this.cut === undefined) {
+      fromBytes = await this.#walk(at, segment, { fromBytes, bytes, verifyCrc, check });
+    }
+    // What the scan rebuilt is right in any case. The file's own entries may be others, as Kafka counts the interval anew
+    // after each open; they are kept where every one of them names a batch.
+    const keepsFileIndex = indexOnDisk !== undefined && check.isGood && !verifyCrc;
+    if (keepsFileIndex) segment.adoptIndex(indexOnDisk, true);
+    else {
+      segment.adoptIndex(segment.index, false);
+      this.#indexesRebuilt += 1;
+    }
+    segment.resetIndexInterval();
+  }
+
+  finish(): LogSurvey {
+    const { recoveryPoint, segments, fileBytes } = this.#options;
+    const lastSegment = segments.at(-1);
+    if (this.cut === undefined && this.#endOffset < recoveryPoint) {
+      const fromBytes = fileBytes.at(-1) ?? 0;
+      this.#noteDamage({
+        toOffset: recoveryPoint,
+        path: lastSegment?.path,
+        fromBytes,
+        toBytes: fromBytes,
+        reason: "missing",
+      });
+    }
+    return {
+      logEndOffset: toOffset(this.#endOffset),
+      cut: this.cut,
+      damaged: this.#damaged,
+      seenEpochs: this.#seenEpochs,
+      producers: this.#producers,
+      segmentsScanned: this.#segmentsScanned,
+      bytesScanned: this.#bytesScanned,
+      indexesRebuilt: this.#indexesRebuilt,
+    };
+  }
+
+  /** A segment that does not begin where the one before it ends. @returns true when the log ends before it */
+  #refuseBorder(at: number, segment: LogSegment): boolean {
+    const { recoveryPoint, isRecoveryPointKnown, state } = this.#options;
+    if (segment.baseOffset === this.#endOffset) return false;
+    if (segment.baseOffset < this.#endOffset)
+      return this.#cutAt({ at, positionBytes: 0, reason: "segment overlaps the one before it" });
+    // Compaction and a leader's raised start leave offsets out; so does a machine that lost a whole file in a crash. Above
+    // the recovery point the former are recorded when they are made.
+    const isGap =
+      !isRecoveryPointKnown || segment.baseOffset <= recoveryPoint || state.hasGapBefore(segment.baseOffset);
+    if (!isGap) return this.#cutAt({ at, positionBytes: 0, reason: "segment does not follow the one before it" });
+    this.#endOffset = segment.baseOffset;
+    return false;
+  }
+
+  /** Walks on from `fromBytes`. @returns where to go on, behind damage; the end of the file when done */
+  async #walk(
+    at: number,
+    segment: LogSegment,
+    walk: { fromBytes: number; bytes: number; verifyCrc: boolean; check: IndexCheck },
+  ): Promise<number> {
+    const { recoveryPoint, segments, indexIntervalBytes } = this.#options;
+    const { bytes, check } = walk;
+    segment.sizeBytes = walk.fromBytes;
+    const end = await segment.use((file) =>
+      walkSegment({
+        io: segment.io,
+        file,
+        fromBytes: walk.fromBytes,
+        toBytes: bytes,
+        verifyCrc: walk.verifyCrc,
+        onBatch: (header, positionBytes) => {
+          const refusal = this.#refuseBatch(segment, header);
+          if (refusal !== undefined) return refusal;
+          this.#noteBatch(header);
+          check.batch(header.lastOffset, positionBytes);
+          segment.noteBatch(header.lastOffset, header.sizeInBytes, indexIntervalBytes);
+          return undefined;
+        },
+      }),
+    );
+    if (end.type === "end") return bytes;
+    const reason = end.type === "corrupt" ? end.reason : "incomplete";
+    if (this.#endOffset >= recoveryPoint) {
+      this.#cutAt({ at, positionBytes: end.positionBytes, reason });
+      return bytes;
+    }
+    const maxOffset = segments[at + 1]?.baseOffset ?? Number.MAX_SAFE_INTEGER;
+    const next = await segment.use((file) =>
+      findNextBatch({
+        io: segment.io,
+        file,
+        fromBytes: end.positionBytes + 1,
+        toBytes: bytes,
+        minOffset: this.#endOffset,
+        maxOffset,
+      }),
+    );
+    const toBytes = next?.positionBytes ?? bytes;
+    const toOffset = next?.header.baseOffset ?? Math.min(maxOffset, recoveryPoint);
+    this.#noteDamage({ toOffset, path: segment.path, fromBytes: end.positionBytes, toBytes, reason });
+    segment.sizeBytes = toBytes;
+    return toBytes;
+  }
+
+  #refuseBatch(segment: LogSegment, header: BatchHeader): string | undefined {
+    if (header.baseOffset < this.#endOffset) return `offset ${header.baseOffset} after ${this.#endOffset - 1}`;
+    if (!segment.index.canHold(header.lastOffset)) return "offset too far from the segment's base";
+    const epoch = header.partitionLeaderEpoch;
+    const isAbove = header.baseOffset >= this.#options.recoveryPoint;
+    if (isAbove && !this.#options.isTrusted && epoch >= 0 && epoch < this.#lastEpoch)
+      return `leader epoch ${epoch} after ${this.#lastEpoch}`;
+    return undefined;
+  }
+
+  #noteBatch(header: BatchHeader): void {
+    const epoch = header.partitionLeaderEpoch;
+    if (epoch > this.#lastEpoch) {
+      this.#seenEpochs.push({
+        epoch: toLeaderEpoch(epoch),
+        startOffset: toOffset(header.baseOffset),
+        earliestStartOffset: this.#endOffset,
+      });
+      this.#lastEpoch = epoch;
+    }
+    if (!isControlBatch(header)) this.#producers.remember(header, header.baseOffset);
+    this.#endOffset = header.lastOffset + 1;
+  }
+
+  #noteDamage(damage: {
+    toOffset: number;
+    path: string | undefined;
+    fromBytes: number;
+    toBytes: number;
+    reason: string;
+  }): void {
+    this.#damaged.push({ ...damage, fromOffset: toOffset(this.#endOffset), toOffset: toOffset(damage.toOffset) });
+    this.#endOffset = damage.toOffset;
+  }
+
+  #cutAt(cut: { at: number; positionBytes: number; reason: string }): true {
+    this.cut = {
+      segmentAt: cut.at,
+      positionBytes: cut.positionBytes,
+      offset: toOffset(this.#endOffset),
+      reason: cut.reason,
+    };
+    return true;
+  }
+}
+
+/** Whether every entry of an index file names a batch, looked at while the batches go by. */
+class IndexCheck {
+  readonly #index: OffsetIndex | undefined;
+  #next = 0;
+  #isGood = true;
+
+  constructor(index: OffsetIndex | undefined) {
+    this.#index = index;
+  }
+
+  batch(lastOffset: number, positionBytes: number): void {
+    const entry = this.#index?.entry(this.#next);
+    if (entry === undefined || entry.positionBytes > positionBytes) return;
+    if (entry.positionBytes !== positionBytes || entry.offset !== lastOffset) this.#isGood = false;
+    this.#next += 1;
+  }
+
+  get isGood(): boolean {
+    return this.#isGood && this.#next === (this.#index?.count ?? 0);
+  }
+}

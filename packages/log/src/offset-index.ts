@@ -1,0 +1,140 @@
+import { fail } from "@tidemark/base";
+import type { Offset } from "@tidemark/base";
+
+/** `relativeOffset i32, position i32`. */
+export const OFFSET_INDEX_ENTRY_BYTES = 8;
+
+/** Kafka's segment.index.bytes of 10 MiB. A full index makes the segment roll. */
+export const OFFSET_INDEX_ENTRIES_MAX = (10 * 1024 ** 2) / OFFSET_INDEX_ENTRY_BYTES;
+
+const RELATIVE_OFFSET_MAX = 2 ** 31 - 1;
+const INITIAL_CAPACITY = 64;
+
+export interface OffsetIndexEntry {
+  /** Last offset of a batch. */
+  readonly offset: number;
+  /** Where that batch begins in the segment. */
+  readonly positionBytes: number;
+}
+
+/**
+ * Sparse map of one segment from offset to file position, in memory; exactly its entries go to disk.
+ *
+ * ```text
+ * entry, big-endian:  | last offset of a batch - base offset : i32 | position of that batch : i32 |
+ * ```
+ *
+ * Invariant: offsets and positions strictly increase.
+ * Source: apache/kafka storage/.../internals/log/OffsetIndex.java
+ */
+export class OffsetIndex {
+  readonly baseOffset: Offset;
+  #relativeOffsets = new Int32Array(INITIAL_CAPACITY);
+  #positions = new Int32Array(INITIAL_CAPACITY);
+  #count = 0;
+
+  constructor(baseOffset: Offset) {
+    this.baseOffset = baseOffset;
+  }
+
+  /** The entries of an index file, or `undefined` when they are not an index: cut short, or not strictly increasing. */
+  static decode(baseOffset: Offset, bytes: Uint8Array): OffsetIndex | undefined {
+    if (bytes.length % OFFSET_INDEX_ENTRY_BYTES !== 0) return undefined;
+    const index = new OffsetIndex(baseOffset);
+    const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
+    let previousOffset = -1;
+    let previousPosition = -1;
+    for (let at = 0; at < bytes.length; at += OFFSET_INDEX_ENTRY_BYTES) {
+      const relativeOffset = view.getInt32(at);
+      const position = view.getInt32(at + 4);
+      if (relativeOffset <= previousOffset || position <= previousPosition) return undefined;
+      index.append(baseOffset + relativeOffset, position);
+      previousOffset = relativeOffset;
+      previousPosition = position;
+    }
+    return index;
+  }
+
+  get count(): number {
+    return this.#count;
+  }
+
+  get isFull(): boolean {
+    return this.#count >= OFFSET_INDEX_ENTRIES_MAX;
+  }
+
+  /** Whether `offset - baseOffset` fits in an entry. */
+  canHold(offset: number): boolean {
+    const relativeOffset = offset - this.baseOffset;
+    return relativeOffset >= 0 && relativeOffset <= RELATIVE_OFFSET_MAX;
+  }
+
+  /** Adds the batch with this last offset at this position. @throws InvariantError unless both increase and fit */
+  append(offset: number, positionBytes: number): void {
+    const relativeOffset = offset - this.baseOffset;
+    if (!this.canHold(offset)) fail("0 <= relative offset <= 2^31 - 1", { relativeOffset });
+    if (this.#count > 0) {
+      const last = this.#relativeOffsets[this.#count - 1] ?? -1;
+      if (!(relativeOffset > last)) fail("index offsets strictly increase", { relativeOffset, last });
+    }
+    if (this.#count === this.#relativeOffsets.length) this.#grow();
+    this.#relativeOffsets[this.#count] = relativeOffset;
+    this.#positions[this.#count] = positionBytes;
+    this.#count += 1;
+  }
+
+  entry(at: number): OffsetIndexEntry | undefined {
+    const relativeOffset = this.#relativeOffsets[at];
+    const positionBytes = this.#positions[at];
+    if (at >= this.#count || relativeOffset === undefined || positionBytes === undefined) return undefined;
+    return { offset: this.baseOffset + relativeOffset, positionBytes };
+  }
+
+  get lastEntry(): OffsetIndexEntry | undefined {
+    return this.entry(this.#count - 1);
+  }
+
+  /** Where to start looking for `offset`: the position of the largest entry with offset <= it, else 0. O(log entries). */
+  lookup(offset: number): number {
+    const at = this.#floor(offset - this.baseOffset);
+    return at < 0 ? 0 : (this.#positions[at] ?? 0);
+  }
+
+  /** Keeps the entries with an offset strictly below `offset`. */
+  truncateTo(offset: number): void {
+    this.#count = this.#floor(offset - this.baseOffset - 1) + 1;
+  }
+
+  /** The bytes of entries `[fromEntry, count)`. */
+  encode(fromEntry = 0): Uint8Array {
+    const bytes = new Uint8Array((this.#count - fromEntry) * OFFSET_INDEX_ENTRY_BYTES);
+    const view = new DataView(bytes.buffer);
+    for (let at = fromEntry; at < this.#count; at += 1) {
+      const positionBytes = (at - fromEntry) * OFFSET_INDEX_ENTRY_BYTES;
+      view.setInt32(positionBytes, this.#relativeOffsets[at] ?? 0);
+      view.setInt32(positionBytes + 4, this.#positions[at] ?? 0);
+    }
+    return bytes;
+  }
+
+  /** Number of the last entry whose relative offset is at most `relativeOffset`; -1 when there is none. */
+  #floor(relativeOffset: number): number {
+    let low = 0;
+    let high = this.#count - 1;
+    while (low <= high) {
+      const middle = (low + high) >>> 1;
+      if ((this.#relativeOffsets[middle] ?? 0) <= relativeOffset) low = middle + 1;
+      else high = middle - 1;
+    }
+    return high;
+  }
+
+  #grow(): void {
+    const relativeOffsets = new Int32Array(this.#relativeOffsets.length * 2);
+    relativeOffsets.set(this.#relativeOffsets);
+    this.#relativeOffsets = relativeOffsets;
+    const positions = new Int32Array(this.#positions.length * 2);
+    positions.set(this.#positions);
+    this.#positions = positions;
+  }
+}

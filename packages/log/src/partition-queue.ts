@@ -1,0 +1,144 @@
+import { fail } from "@tidemark/base";
+import type { Offset } from "@tidemark/base";
+import type { BatchHeader } from "@tidemark/wire";
+import { GROUP_BYTES_MAX, QUEUED_BYTES_MAX } from "./config.ts";
+import { LogError } from "./error.ts";
+
+export interface AppendResult {
+  readonly baseOffset: Offset;
+  readonly lastOffset: Offset;
+  /** The batch was in the log already: these are its offsets there, and nothing was written. */
+  readonly duplicate: boolean;
+}
+
+/** One batch in a group: where it lies in the group's buffer, and who waits for it. */
+export interface GroupEntry {
+  readonly header: BatchHeader;
+  atBytes: number;
+  /** What still has to be found out about the batch elsewhere: resolves to a refusal, or to nothing. */
+  readonly judgement: Promise<LogError | undefined> | undefined;
+  readonly resolve: (result: AppendResult) => void;
+  readonly reject: (error: unknown) => void;
+}
+
+/**
+ * Batches that are written together. They are copied in here when `append` is called, and nowhere else; offsets and leader
+ * epoch are stamped into this buffer when the group's turn comes.
+ */
+export class AppendGroup {
+  readonly entries: GroupEntry[] = [];
+  buffer: Uint8Array;
+  usedBytes = 0;
+
+  constructor(buffer: Uint8Array) {
+    this.buffer = buffer;
+  }
+
+  /** Whether a batch may join: always the first, then as long as the group stays within its bound. */
+  canTake(batchBytes: number): boolean {
+    return this.usedBytes === 0 || this.usedBytes + batchBytes <= GROUP_BYTES_MAX;
+  }
+
+  add(batch: Uint8Array, entry: GroupEntry): void {
+    const needed = this.usedBytes + batch.length;
+    if (needed > this.buffer.length) {
+      const larger = new Uint8Array(Math.max(needed, Math.min(this.buffer.length * 2, GROUP_BYTES_MAX)));
+      larger.set(this.buffer.subarray(0, this.usedBytes));
+      this.buffer = larger;
+    }
+    this.buffer.set(batch, this.usedBytes);
+    entry.atBytes = this.usedBytes;
+    this.usedBytes = needed;
+    this.entries.push(entry);
+  }
+}
+
+type QueueItem =
+  | { readonly type: "group"; readonly group: AppendGroup }
+  | { readonly type: "task"; readonly run: () => Promise<void> };
+
+/** Size of a fresh group buffer. */
+const GROUP_BUFFER_BYTES = 64 * 1024;
+/** Buffers kept for the next groups. */
+const SPARE_BUFFERS_MAX = 2;
+
+/**
+ * The one queue of a partition: append groups, role changes, rolls, truncations, flushes and the close, one after the other in
+ * the order of the calls.
+ *
+ * Invariant: an append takes its place when it is called. It joins the last group only if nothing was queued behind that
+ * group, and a group that is being committed takes nobody any more.
+ */
+export class PartitionQueue {
+  readonly #commit: (group: AppendGroup) => Promise<void>;
+  readonly #items: QueueItem[] = [];
+  readonly #spareBuffers: Uint8Array[] = [];
+  #queuedBytes = 0;
+  #isRunning = false;
+
+  /** @param commit writes a group and answers each of its entries; must not throw */
+  constructor(commit: (group: AppendGroup) => Promise<void>) {
+    this.#commit = commit;
+  }
+
+  /** Bytes of batches that wait or are being written. */
+  get queuedBytes(): number {
+    return this.#queuedBytes;
+  }
+
+  /** Copies the batch and queues it. @throws LogError QUEUE_FULL, as a rejection */
+  append(
+    batch: Uint8Array,
+    header: BatchHeader,
+    judgement: Promise<LogError | undefined> | undefined,
+  ): Promise<AppendResult> {
+    if (this.#queuedBytes > 0 && this.#queuedBytes + batch.length > QUEUED_BYTES_MAX) {
+      return Promise.reject(
+        new LogError({ code: "QUEUE_FULL", queuedBytes: this.#queuedBytes, limitBytes: QUEUED_BYTES_MAX }),
+      );
+    }
+    return new Promise((resolve, reject) => {
+      const last = this.#items.at(-1);
+      let group = last?.type === "group" && last.group.canTake(batch.length) ? last.group : undefined;
+      if (group === undefined) {
+        group = new AppendGroup(this.#spareBuffers.pop() ?? new Uint8Array(GROUP_BUFFER_BYTES));
+        this.#items.push({ type: "group", group });
+      }
+      group.add(batch, { header, atBytes: 0, judgement, resolve, reject });
+      this.#queuedBytes += batch.length;
+      this.#start();
+    });
+  }
+
+  /** Runs `task` when everything before it is done, alone. */
+  run<Result>(task: () => Promise<Result>): Promise<Result> {
+    return new Promise((resolve, reject) => {
+      this.#items.push({ type: "task", run: () => task().then(resolve, reject) });
+      this.#start();
+    });
+  }
+
+  #start(): void {
+    if (this.#isRunning) return;
+    this.#isRunning = true;
+    this.#drain().catch((error: unknown) => fail("the partition queue does not fail", { error: String(error) }));
+  }
+
+  async #drain(): Promise<void> {
+    // Callers of the same turn join the first group before it is closed.
+    await undefined;
+    for (let item = this.#items.shift(); item !== undefined; item = this.#items.shift()) {
+      if (item.type === "task") await item.run();
+      else await this.#commitGroup(item.group);
+    }
+    this.#isRunning = false;
+  }
+
+  async #commitGroup(group: AppendGroup): Promise<void> {
+    const bytes = group.usedBytes;
+    await this.#commit(group);
+    this.#queuedBytes -= bytes;
+    const isReusable = group.buffer.length <= GROUP_BYTES_MAX && this.#spareBuffers.length < SPARE_BUFFERS_MAX;
+    if (isReusable) this.#spareBuffers.push(group.buffer);
+  }
+}

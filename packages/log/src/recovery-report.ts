@@ -1,0 +1,43 @@
+import type { Offset } from "@tidemark/base";
+
+/** Offsets `[fromOffset, toOffset)` that were durable and cannot be read any more. */
+export interface DamagedRange {
+  readonly fromOffset: Offset;
+  readonly toOffset: Offset;
+  /** Where in which file; `undefined` when the file is not there at all. */
+  readonly path: string | undefined;
+  readonly fromBytes: number;
+  readonly toBytes: number;
+  readonly reason: string;
+}
+
+/** What an open found and did. */
+export interface RecoveryReport {
+  readonly wasCleanShutdown: boolean;
+  /** As it was before; `undefined` when the state did not know the log. */
+  readonly recoveryPoint: Offset | undefined;
+  readonly segmentCount: number;
+  /** Segments whose batches were checked by CRC, and their bytes. */
+  readonly segmentsScanned: number;
+  readonly bytesScanned: number;
+  /** Where the log was cut, or `undefined`. */
+  readonly cut:
+    | {
+        readonly offset: Offset;
+        readonly path: string;
+        readonly positionBytes: number;
+        readonly bytesCut: number;
+        readonly segmentsRemoved: number;
+        readonly reason: string;
+      }
+    | undefined;
+  readonly damaged: readonly DamagedRange[];
+  readonly indexesRebuilt: number;
+  readonly epochsRebuilt: boolean;
+  /** Why the epoch file could not be used, if so. */
+  readonly epochFileProblem: string | undefined;
+  /** Segments that were copied afresh, as their bytes may not have reached the disk. */
+  readonly segmentsCopied: number;
+  readonly leftoversRemoved: readonly string[];
+  readonly logEndOffset: Offset;
+}
