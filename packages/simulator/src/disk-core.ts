@@ -1,5 +1,6 @@
 import { FileError } from "@tidemark/base";
 import type { FileOperation } from "@tidemark/base";
+import { copyBytes } from "./bytes.ts";
 import { SimulatedCrash } from "./completion.ts";
 import type { Completion } from "./completion.ts";
 import { FaultPlan } from "./fault.ts";
@@ -131,7 +132,7 @@ export class DiskCore {
 
   #put(inode: Inode, path: string, source: Uint8Array, positionBytes: number, count: number): void {
     if (count === 0) return;
-    this.log.record({ type: "write", inode, positionBytes, bytes: source.slice(0, count), path });
+    this.log.record({ type: "write", inode, positionBytes, bytes: copyBytes(source.subarray(0, count)), path });
   }
 
   #shorten(path: string, count: number): number {

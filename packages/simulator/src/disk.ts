@@ -151,12 +151,12 @@ export class SimulatedDisk implements FileSystem {
       this.core.enter("rename", from);
       const volume = this.core.log.live;
       const source = locate(volume, from, "rename");
-      const target = locate(volume, to, "rename");
+      const target = locate(volume, to, "rename", from); // As the operating system, which blames the first path.
       if (source.inode === undefined) throw new FileError("ENOENT", "rename", from);
       if (source.inode === target.inode) return;
       const isDirectory = volume.node(source.inode)?.type === "directory";
-      if (isDirectory && isWithin(volume, source.inode, target.directory)) throw new FileError("EIO", "rename", to);
-      this.#assertReplaceable(target.inode, isDirectory, to);
+      if (isDirectory && isWithin(volume, source.inode, target.directory)) throw new FileError("EIO", "rename", from);
+      this.#assertReplaceable(target.inode, isDirectory, from);
       this.core.log.record({
         type: "rename",
         fromDirectory: source.directory,
@@ -195,7 +195,7 @@ export class SimulatedDisk implements FileSystem {
       const parts = partsOf(path);
       for (let depth = 1; depth <= parts.length; depth++) {
         const partial = `/${parts.slice(0, depth).join("/")}`;
-        const { directory, name, inode } = locate(this.core.log.live, partial, "makeDirectory");
+        const { directory, name, inode } = locate(this.core.log.live, partial, "makeDirectory", path);
         if (inode === undefined) {
           const made = this.core.log.takeInode();
           this.core.log.record({ type: "link", directory, name, inode: made, kind: "directory", path: partial });
@@ -231,6 +231,7 @@ export class SimulatedDisk implements FileSystem {
       this.core.enter("lock", path);
       const place = locate(this.core.log.live, path, "lock");
       const inode = place.inode ?? this.core.log.takeInode();
+      if (this.core.log.live.node(inode)?.type === "directory") throw new FileError("EISDIR", "lock", path);
       if (this.#locked.has(inode)) throw new FileError("EBUSY", "lock", path);
       if (place.inode === undefined) {
         this.core.log.record({ type: "link", directory: place.directory, name: place.name, inode, kind: "file", path });

@@ -17,13 +17,11 @@ export interface SimulatedEnvironmentOptions {
   readonly seed: number;
   /**
    * `immediate`: calls take effect at once, time stands still unless the kernel is run; for exhaustive suites and unit tests.
-   * `kernel`: calls complete at events of the kernel, which somebody has to run (`kernel.run`, or `autoRun`). Default `immediate`.
+   * `kernel`: calls complete at events of the kernel, which `kernel.run` or `kernel.runFor` has to run. Default `immediate`.
    */
   readonly mode?: "immediate" | "kernel";
   /** Default: a new kernel of this seed. */
   readonly kernel?: Kernel;
-  /** For a new kernel: runs by itself. */
-  readonly autoRun?: boolean;
   /** Of calls in `kernel` mode. Default 20 µs to 2 ms. */
   readonly latency?: LatencyRange;
   readonly disk?: Omit<SimulatedDiskOptions, "random" | "completion">;
@@ -46,7 +44,7 @@ export class SimulatedEnvironment implements Environment {
     random: SimulatedRandom = new SimulatedRandom(options.seed),
   ) {
     this.#options = options;
-    this.kernel = options.kernel ?? new Kernel({ seed: options.seed, autoRun: options.autoRun ?? false });
+    this.kernel = options.kernel ?? new Kernel({ seed: options.seed });
     this.random = random;
     this.clock = new SimulatedClock(this.kernel);
     const completion = this.#completion();

@@ -1,5 +1,6 @@
 import { fail, FileError } from "@tidemark/base";
 import type { FileHandle, FileOperation } from "@tidemark/base";
+import { copyBytes, isEqualBytes } from "./bytes.ts";
 import type { DiskCore } from "./disk-core.ts";
 import type { Inode } from "./operation.ts";
 
@@ -13,6 +14,9 @@ export class SimulatedFileHandle implements FileHandle {
   readonly #inode: Inode;
   readonly #isWritable: boolean;
   #isOpen = true;
+  /** Calls in flight, which a close lets end as if it had not come. */
+  #callCount = 0;
+  #releaseWaits = false;
 
   /** The handle is already counted in `core`. */
   constructor(core: DiskCore, inode: Inode, path: string, isWritable: boolean) {
@@ -27,10 +31,10 @@ export class SimulatedFileHandle implements FileHandle {
   }
 
   writeAt(source: Uint8Array, positionBytes: number): Promise<number> {
-    const atCall = this.#core.completion.isImmediate ? source : source.slice();
+    const atCall = this.#core.completion.isImmediate ? source : copyBytes(source);
     return this.#run("write", () => {
       this.#assertWritable("write");
-      if (!isEqual(atCall, source)) fail("the bytes of a write in flight do not change", { path: this.path });
+      if (!isEqualBytes(atCall, source)) fail("the bytes of a write in flight do not change", { path: this.path });
       return this.#core.write(this.#inode, this.path, atCall, positionBytes);
     });
   }
@@ -74,7 +78,8 @@ export class SimulatedFileHandle implements FileHandle {
     return this.#core.completion.run("disk.close", () => {
       if (!wasOpen) return;
       this.#core.assertRunning();
-      this.#core.releaseHandle(this.#inode);
+      this.#releaseWaits = true;
+      this.#releaseIfIdle();
       this.#core.enter("close", this.path);
     });
   }
@@ -82,10 +87,22 @@ export class SimulatedFileHandle implements FileHandle {
   /** Whether the handle is open is decided at the call: a close overtakes nothing. */
   #run<T>(operation: FileOperation, effect: () => T): Promise<T> {
     const wasOpen = this.#isOpen;
+    this.#callCount++;
     return this.#core.completion.run(`disk.${operation}`, () => {
-      if (!wasOpen) throw new FileError("EBADF", operation, this.path);
-      return effect();
+      try {
+        if (!wasOpen) throw new FileError("EBADF", operation, this.path);
+        return effect();
+      } finally {
+        this.#callCount--;
+        this.#releaseIfIdle();
+      }
     });
+  }
+
+  #releaseIfIdle(): void {
+    if (!this.#releaseWaits || this.#callCount > 0) return;
+    this.#releaseWaits = false;
+    this.#core.releaseHandle(this.#inode);
   }
 
   #assertOpen(operation: FileOperation): void {
@@ -99,9 +116,4 @@ export class SimulatedFileHandle implements FileHandle {
 
 function directCostUs(count: number): number {
   return DIRECT_CALL_US + (count / 1024) * DIRECT_KIBIBYTE_US;
-}
-
-function isEqual(a: Uint8Array, b: Uint8Array): boolean {
-  if (a === b) return true;
-  return a.length === b.length && a.every((byte, index) => byte === b[index]);
 }

@@ -15,8 +15,6 @@ export interface KernelOptions {
   readonly seed: number;
   /** Order of events due at the same microsecond. Default: seeded for odd seeds, in order of insertion for even ones. */
   readonly ties?: "seeded" | "insertion";
-  /** Runs by itself as soon as there is an event: for tests that know nothing of the kernel. Default false. */
-  readonly autoRun?: boolean;
   /** A run of more events counts as a failure. Default 5,000,000. */
   readonly eventsMax?: number;
 }
@@ -31,20 +29,18 @@ export class Kernel {
   readonly seed: number;
   readonly #heap = new EventHeap();
   readonly #seededTies: boolean;
-  readonly #autoRun: boolean;
   readonly #eventsMax: number;
   #nowUs = 0;
   #insertions = 0;
   #eventCount = 0;
   #traceHash = 0;
   #pumping = false;
-  /** Says whether the run in progress is over. Undefined: no run; with `autoRun` the pump stops when the heap is empty. */
+  /** Says whether the run in progress is over. Undefined between runs. */
   #run: { readonly isOver: () => boolean; readonly finish: (error: Error | undefined) => void } | undefined;
 
   constructor(options: KernelOptions) {
     this.seed = options.seed;
     this.#seededTies = options.ties === undefined ? options.seed % 2 === 1 : options.ties === "seeded";
-    this.#autoRun = options.autoRun ?? false;
     this.#eventsMax = options.eventsMax ?? EVENTS_MAX_DEFAULT;
   }
 
@@ -75,7 +71,6 @@ export class Kernel {
       fire,
     };
     this.#heap.push(event);
-    if (this.#autoRun) this.#startPump();
     return { cancel: () => void (event.fire = undefined) };
   }
 

@@ -25,17 +25,18 @@ export interface Place {
 
 /**
  * Looks a path up, except that its last part may be absent.
+ * @param errorPath what errors name: the path of the call
  * @throws FileError ENOENT or ENOTDIR when a directory on the way is missing or a file
  */
-export function locate(volume: Volume, path: string, operation: FileOperation): Place {
+export function locate(volume: Volume, path: string, operation: FileOperation, errorPath = path): Place {
   const parts = partsOf(path);
   const name = parts.at(-1);
   if (name === undefined) return { directory: ROOT_INODE, name: "", inode: ROOT_INODE };
   let directory = ROOT_INODE;
   for (const part of parts.slice(0, -1)) {
     const inode = volume.entries(directory).get(part);
-    if (inode === undefined) throw new FileError("ENOENT", operation, path);
-    if (volume.node(inode)?.type !== "directory") throw new FileError("ENOTDIR", operation, path);
+    if (inode === undefined) throw new FileError("ENOENT", operation, errorPath);
+    if (volume.node(inode)?.type !== "directory") throw new FileError("ENOTDIR", operation, errorPath);
     directory = inode;
   }
   return { directory, name, inode: volume.entries(directory).get(name) };

@@ -1,5 +1,6 @@
 import { FileError } from "@tidemark/base";
 import type { State, StatePut } from "@tidemark/base";
+import { copyBytes } from "./bytes.ts";
 import type { SimulatedDisk } from "./disk.ts";
 
 /** Path under which faults of a disk address State: writes for every commit, syncs for those that ask for one. */
@@ -31,7 +32,7 @@ export class SimulatedState implements State {
 
   commit(puts: readonly StatePut[], options: { readonly sync: boolean }): Promise<void> {
     if (!this.#isOpen) return Promise.reject(new FileError("EBADF", "write", STATE_PATH));
-    const copies = puts.map(({ key, value }) => ({ key, value: value?.slice() }));
+    const copies = puts.map(({ key, value }) => ({ key, value: value === undefined ? undefined : copyBytes(value) }));
     const effect = (): void => {
       this.#core.enter("write", STATE_PATH);
       if (options.sync) this.#core.enter("sync", STATE_PATH);

@@ -1,6 +1,7 @@
 import { WorkerError } from "@tidemark/base";
 import type { WorkerJobName, WorkerJobs, WorkerPool } from "@tidemark/base";
 import { runWorkerJob } from "@tidemark/wire";
+import { copyBytes } from "./bytes.ts";
 import { SimulatedCrash } from "./completion.ts";
 import type { Completion } from "./completion.ts";
 
@@ -8,7 +9,7 @@ import type { Completion } from "./completion.ts";
 export const POISON = 0xdd;
 
 /** Jobs in flight or waiting for their result; more wait until one is done. */
-const QUEUE_LENGTH_MAX = 1_024;
+const QUEUE_LENGTH_MAX = 64;
 
 /**
  * Runs every job inline, with the very functions that the real workers run, and completes it later, in an order drawn from the seed.
@@ -16,7 +17,8 @@ const QUEUE_LENGTH_MAX = 1_024;
 export class SimulatedWorkerPool implements WorkerPool {
   readonly #completion: Completion;
   readonly #waiting: (() => void)[] = [];
-  readonly #inFlight = new Set<Promise<unknown>>();
+  readonly #calls = new Set<Promise<unknown>>();
+  #jobCount = 0;
   #isOpen = true;
   #isAbandoned = false;
   #failures = 0;
@@ -25,29 +27,13 @@ export class SimulatedWorkerPool implements WorkerPool {
     this.#completion = completion;
   }
 
-  async run<Name extends WorkerJobName>(
-    name: Name,
-    input: WorkerJobs[Name]["input"],
-  ): Promise<WorkerJobs[Name]["output"]> {
-    if (!this.#isOpen) throw new WorkerError("CLOSED", "the worker pool is closed");
-    const payload = input.payload.slice();
+  run<Name extends WorkerJobName>(name: Name, input: WorkerJobs[Name]["input"]): Promise<WorkerJobs[Name]["output"]> {
+    if (!this.#isOpen) return Promise.reject(new WorkerError("CLOSED", "the worker pool is closed"));
+    const payload = copyBytes(input.payload);
     input.payload.fill(POISON);
-    while (this.#inFlight.size >= QUEUE_LENGTH_MAX) await new Promise<void>((resolve) => this.#waiting.push(resolve));
-    const job = this.#completion.run(`workers.${name}`, () => {
-      if (this.#isAbandoned) throw new SimulatedCrash("the process is gone");
-      if (this.#failures > 0) {
-        this.#failures--;
-        throw new WorkerError("WORKER_FAILED", `a worker died in ${name}`);
-      }
-      return runWorkerJob(name, { ...input, payload });
-    });
-    this.#inFlight.add(job);
-    try {
-      return await job;
-    } finally {
-      this.#inFlight.delete(job);
-      this.#waiting.shift()?.();
-    }
+    const call = this.#runQueued(name, { ...input, payload }).finally(() => this.#calls.delete(call));
+    this.#calls.add(call);
+    return call;
   }
 
   /** The next `count` jobs die with their worker. */
@@ -62,6 +48,29 @@ export class SimulatedWorkerPool implements WorkerPool {
 
   async close(): Promise<void> {
     this.#isOpen = false;
-    await Promise.allSettled(this.#inFlight);
+    await Promise.allSettled(this.#calls);
+  }
+
+  async #runQueued<Name extends WorkerJobName>(
+    name: Name,
+    input: WorkerJobs[Name]["input"],
+  ): Promise<WorkerJobs[Name]["output"]> {
+    while (this.#jobCount >= QUEUE_LENGTH_MAX) await new Promise<void>((resolve) => this.#waiting.push(resolve));
+    this.#jobCount++;
+    try {
+      return await this.#completion.run(`workers.${name}`, () => this.#runNow(name, input));
+    } finally {
+      this.#jobCount--;
+      this.#waiting.shift()?.();
+    }
+  }
+
+  #runNow<Name extends WorkerJobName>(name: Name, input: WorkerJobs[Name]["input"]): WorkerJobs[Name]["output"] {
+    if (this.#isAbandoned) throw new SimulatedCrash("the process is gone");
+    if (this.#failures > 0) {
+      this.#failures--;
+      throw new WorkerError("WORKER_FAILED", `a worker died in ${name}`);
+    }
+    return runWorkerJob(name, input);
   }
 }

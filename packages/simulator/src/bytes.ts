@@ -1,0 +1,9 @@
+/** A copy in memory of its own. Not `slice`: of a Buffer that would be a view. */
+export function copyBytes(bytes: Uint8Array): Uint8Array {
+  return new Uint8Array(bytes);
+}
+
+export function isEqualBytes(a: Uint8Array, b: Uint8Array): boolean {
+  if (a === b) return true;
+  return a.length === b.length && a.every((byte, index) => byte === b[index]);
+}
