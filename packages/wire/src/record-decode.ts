@@ -147,16 +147,15 @@ function enterRecord(reader: VarintReader, header: BatchHeader, index: number): 
   reader.end = reader.bytes.length;
   const length = reader.readVarint();
   if (reader.fault !== undefined) throw invalid(`record length ${reader.fault}`, header, index);
-  if (length <= 0 || length > reader.end - reader.position) {
-    throw invalid("a record runs past the payload", header, index);
-  }
+  if (length <= 0) throw invalid(`record length ${length}`, header, index);
+  if (length > reader.end - reader.position) throw invalid("a record runs past the payload", header, index);
   reader.end = reader.position + length;
   return reader.end;
 }
 
 function leaveRecord(reader: VarintReader, header: BatchHeader, index: number, endBytes: number): void {
   if (reader.fault !== undefined) throw invalid(`a varint is ${reader.fault}`, header, index);
-  if (reader.position !== endBytes) throw invalid("a record is shorter than its length", header, index);
+  if (reader.position !== endBytes) throw invalid("a record is longer than its fields", header, index);
 }
 
 function refuseLeftOver(reader: VarintReader, header: BatchHeader): void {
@@ -164,14 +163,18 @@ function refuseLeftOver(reader: VarintReader, header: BatchHeader): void {
     throw invalid("bytes after the last record", header, header.recordsCount);
 }
 
+/** Base and delta are checked with the sum: each may have been rounded where the sum hides it. */
 function recordTimestamp(reader: VarintReader, header: BatchHeader, index: number): number {
   const delta = reader.readVarlong();
-  if (isLogAppendTime(header)) return header.maxTimestamp;
-  const timestamp = header.baseTimestamp + delta;
-  if (!Number.isSafeInteger(timestamp)) {
-    throw new WireError("INVALID_TIMESTAMP", "timestamp outside 53 bits", { baseOffset: header.baseOffset, index });
+  if (isLogAppendTime(header)) {
+    if (Number.isSafeInteger(header.maxTimestamp)) return header.maxTimestamp;
+  } else {
+    const timestamp = header.baseTimestamp + delta;
+    if (Number.isSafeInteger(timestamp) && Number.isSafeInteger(delta) && Number.isSafeInteger(header.baseTimestamp)) {
+      return timestamp;
+    }
   }
-  return timestamp;
+  throw new WireError("INVALID_TIMESTAMP", "timestamp outside 53 bits", { baseOffset: header.baseOffset, index });
 }
 
 function readHeadersCount(reader: VarintReader, header: BatchHeader, index: number): number {
