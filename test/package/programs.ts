@@ -1,0 +1,70 @@
+/**
+ * Programs of a user of the packed package, as text: they are compiled against what npm installed, not against the workspace.
+ * Each takes a directory, prints one line of JSON and ends by itself; a handle left open would keep it alive.
+ */
+
+/** The embedding API and both lower doors, with every type that a user would name. */
+export const TYPED_PROGRAM = `
+import { Tidemark } from "tidemark";
+import { LeaderEpochCache } from "tidemark/epoch-cache";
+import { LogError, type RecoveryReport } from "tidemark/log";
+
+const directory = process.argv[2];
+if (directory === undefined) throw new Error("usage: program DIRECTORY");
+
+const offsets: number[] = [];
+{
+  await using log = await Tidemark.open({ directory });
+  const orders = await log.topic("orders", { partitions: 1 });
+  const { offset } = await orders.append({ key: "42", value: JSON.stringify({ total: 7 }) });
+  offsets.push(offset);
+  const { baseOffset, lastOffset } = await orders.append([{ value: "second" }, { key: "43", value: "third" }]);
+  offsets.push(baseOffset, lastOffset);
+}
+
+const values: string[] = [];
+const log = await Tidemark.open({ directory });
+const orders = await log.topic("orders");
+const recovery: RecoveryReport = orders.partition(0).recovery;
+const controller = new AbortController();
+for await (const record of orders.fetch({ partition: 0, from: "earliest", signal: controller.signal })) {
+  values.push(new TextDecoder().decode(record.value ?? new Uint8Array(0)));
+  if (values.length === 3) break;
+}
+await log.close();
+
+let code = "none";
+try {
+  await orders.append({ value: "too late" });
+} catch (error) {
+  if (error instanceof LogError) code = error.code;
+  else code = String(error);
+}
+const latest = new LeaderEpochCache().latest;
+console.log(JSON.stringify({ offsets, values, code, clean: recovery.wasCleanShutdown, latest: latest ?? null }));
+`;
+
+/** Large compressed appends: compression and decompression are jobs of the worker threads. */
+export const GZIP_PROGRAM = `
+import { Tidemark } from "tidemark";
+
+const directory = process.argv[2];
+if (directory === undefined) throw new Error("usage: program DIRECTORY");
+const value = "tidemark ".repeat(20_000);
+await using log = await Tidemark.open({ directory });
+const topic = await log.topic("large", { partitions: 1, compression: "gzip" });
+for (let count = 0; count < 4; count++) await topic.append({ value });
+let equal = 0;
+for await (const record of topic.fetch({ partition: 0, from: "earliest" })) {
+  if (new TextDecoder().decode(record.value ?? new Uint8Array(0)) === value) equal++;
+  if (equal === 4) break;
+}
+console.log(JSON.stringify({ equal }));
+`;
+
+/** Does not compile: a bare number is no offset. */
+export const WRONG_PROGRAM = `
+import { LeaderEpochCache, type EpochEntry } from "tidemark/epoch-cache";
+export const entry: EpochEntry = { epoch: 1, startOffset: 2 };
+export const cache = new LeaderEpochCache([entry]);
+`;
