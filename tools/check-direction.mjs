@@ -38,7 +38,8 @@ const OUTSIDE = {
   quorum: [],
 };
 
-const TEST_FILE = "[.]test[.]ts$";
+/** Tests, and what builds their arrangements, lie beside the sources and are no part of the package. */
+const TEST_FILE = "[.](test|fixture)[.]ts$";
 
 /** Anything of the workspace outside `packages`, as a path that dependency-cruiser reports. */
 function packagePath(names) {
@@ -85,9 +86,9 @@ const forbidden = [
     to: { path: "^packages/([^/]+)/", pathNot: ["^packages/$1/", "^packages/[^/]+/src/index[.]ts$"] },
   },
   {
-    name: "no test is imported",
+    name: "only tests import tests and fixtures",
     severity: "error",
-    from: {},
+    from: { pathNot: [TEST_FILE, "^test/"] },
     to: { path: TEST_FILE },
   },
   {

@@ -66,7 +66,7 @@ function reach(id, importer) {
   if (modules.has(id)) return;
   const files = [".js", ".d.ts"].map((extension) => ({ extension, path: outputOf(id, extension) }));
   if (sourceOf(id) === undefined) stop(`${importer} needs ${id}, which has no source`);
-  if (/[.]test$/.test(id)) stop(`${importer} imports the test ${id}`);
+  if (/[.](?:test|fixture)$/.test(id)) stop(`${importer} imports ${id}, which is there for tests`);
   for (const { path } of files) {
     if (!existsSync(path)) stop(`${path} is missing: run npm run build`);
   }
@@ -205,7 +205,7 @@ function pack() {
     stdio: ["ignore", "pipe", "inherit"],
   });
   const [{ filename, files }] = JSON.parse(listed);
-  const wrong = files.find(({ path }) => /[.]test[.]|tsbuildinfo|node_modules/.test(path));
+  const wrong = files.find(({ path }) => /[.](?:test|fixture)[.]|tsbuildinfo|node_modules/.test(path));
   if (wrong !== undefined) stop(`${wrong.path} may not be in the package`);
   return join(out, filename);
 }

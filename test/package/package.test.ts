@@ -57,7 +57,7 @@ describe("the tarball", () => {
   test("holds no test, no build state and no import of a workspace package", async () => {
     expect(files).toContain("README.md");
     expect(files).toContain("LICENSE");
-    expect(files.filter((file) => /\.test\.|tsbuildinfo|\.tgz$/.test(file))).toEqual([]);
+    expect(files.filter((file) => /\.(test|fixture)\.|tsbuildinfo|\.tgz$/.test(file))).toEqual([]);
     const imports: string[] = [];
     for (const file of files.filter((name) => /^dist\/.*\.(js|d\.ts)$/.test(name))) {
       const text = await readFile(join(packageFolder, file), "utf8");
