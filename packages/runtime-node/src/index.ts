@@ -1,1 +1,11 @@
-export {};
+export { openEnvironment } from "./environment.ts";
+export type { NodeEnvironment, NodeEnvironmentOptions } from "./environment.ts";
+export { LmdbState } from "./lmdb-state.ts";
+export { NodeFileSystem } from "./node-file-system.ts";
+export type { TryLock } from "./node-file-lock.ts";
+export { PiscinaWorkerPool } from "./piscina-worker-pool.ts";
+export type { WorkerPoolOptions } from "./piscina-worker-pool.ts";
+export { StateError } from "./state-error.ts";
+export type { StateErrorCode } from "./state-error.ts";
+export { SystemClock } from "./system-clock.ts";
+export { SystemRandom } from "./system-random.ts";

@@ -1,0 +1,154 @@
+import { createRequire } from "node:module";
+import { availableParallelism } from "node:os";
+import { pathToFileURL } from "node:url";
+import { Piscina } from "piscina";
+import type { WorkerJobName, WorkerJobs, WorkerPool } from "@tidemark/base";
+import { WorkerError } from "@tidemark/base";
+import { transferable } from "./transfer.ts";
+import type { WorkerReply } from "./worker-protocol.ts";
+
+export interface WorkerPoolOptions {
+  /** Threads at most, at least 1. Default: one less than the machine's cores, from 1 to 4. */
+  readonly threads?: number;
+  /** A thread that had no job for so long ends. Default 10 s. */
+  readonly idleMs?: number;
+  /** Another worker file, for tests of threads that fail. */
+  readonly workerUrl?: URL;
+}
+
+const THREADS_DEFAULT_MAX = 4;
+const IDLE_MS_DEFAULT = 10_000;
+const WORKER_URL = new URL(import.meta.url.endsWith(".ts") ? "./worker.ts" : "./worker.js", import.meta.url);
+
+/** A piscina instance and, once it broke, why. */
+interface Threads {
+  readonly pool: Piscina;
+  failure: unknown;
+}
+
+/**
+ * Jobs in worker threads. No thread starts before the first job; idle threads end, and none keeps the process alive.
+ *
+ * Each thread is handed one job at a time, so that a thread that dies fails one call. Further calls wait here, in their order,
+ * with their payload still in their own memory.
+ */
+export class PiscinaWorkerPool implements WorkerPool {
+  readonly #threadsMax: number;
+  readonly #idleMs: number;
+  readonly #workerUrl: URL;
+  #threads: Threads | undefined;
+  /** Jobs handed to threads, [0, threadsMax]. */
+  #runningCount = 0;
+  /** Calls that wait for a thread, first come first. */
+  readonly #waiting: (() => void)[] = [];
+  /** Calls accepted and not yet settled: those that run and those that wait. */
+  #unsettledCount = 0;
+  #onSettled: (() => void) | undefined;
+  #closed: Promise<void> | undefined;
+
+  constructor(options: WorkerPoolOptions = {}) {
+    this.#threadsMax = options.threads ?? Math.min(Math.max(availableParallelism() - 1, 1), THREADS_DEFAULT_MAX);
+    this.#idleMs = options.idleMs ?? IDLE_MS_DEFAULT;
+    this.#workerUrl = options.workerUrl ?? WORKER_URL;
+  }
+
+  /** Threads alive at this moment. */
+  get threadCount(): number {
+    return this.#threads?.pool.threads.length ?? 0;
+  }
+
+  async run<Name extends WorkerJobName>(
+    name: Name,
+    input: WorkerJobs[Name]["input"],
+  ): Promise<WorkerJobs[Name]["output"]> {
+    if (this.#closed !== undefined) throw new WorkerError("CLOSED", "the worker pool is closed");
+    this.#unsettledCount++;
+    try {
+      await this.#takeThread();
+      try {
+        return await this.#runInThread(name, input);
+      } finally {
+        this.#giveThreadBack();
+      }
+    } finally {
+      this.#unsettledCount--;
+      if (this.#unsettledCount === 0) this.#onSettled?.();
+    }
+  }
+
+  close(): Promise<void> {
+    this.#closed ??= this.#closeWhenSettled();
+    return this.#closed;
+  }
+
+  async #closeWhenSettled(): Promise<void> {
+    if (this.#unsettledCount > 0) {
+      await new Promise<void>((resolve) => {
+        this.#onSettled = resolve;
+      });
+    }
+    await this.#threads?.pool.destroy();
+    this.#threads = undefined;
+  }
+
+  async #runInThread<Name extends WorkerJobName>(
+    name: Name,
+    input: WorkerJobs[Name]["input"],
+  ): Promise<WorkerJobs[Name]["output"]> {
+    const payload = transferable(input.payload);
+    const request = { name, input: { ...input, payload } };
+    this.#threads ??= this.#startThreads();
+    const threads = this.#threads;
+    let reply: WorkerReply;
+    try {
+      reply = (await threads.pool.run(request, { transferList: [payload.buffer] })) as WorkerReply;
+    } catch (error) {
+      throw new WorkerError("WORKER_FAILED", `job ${name}`, { cause: threads.failure ?? error });
+    }
+    if (reply.type === "failed") throw new WorkerError(reply.code, reply.message);
+    return reply.output;
+  }
+
+  #startThreads(): Threads {
+    const pool = new Piscina({
+      filename: this.#workerUrl.href,
+      minThreads: 0,
+      maxThreads: this.#threadsMax,
+      maxQueue: this.#threadsMax,
+      concurrentTasksPerWorker: 1,
+      idleTimeout: this.#idleMs,
+      ...(this.#workerUrl.pathname.endsWith(".ts") ? { execArgv: typescriptArguments() } : {}),
+    });
+    const threads: Threads = { pool, failure: undefined };
+    // A thread that fails before its first job (its file does not load) leaves the job in piscina's queue for ever. Destroying
+    // the pool rejects what is queued; the next job starts anew.
+    pool.on("error", (error: unknown) => {
+      threads.failure ??= error;
+      if (this.#threads === threads) this.#threads = undefined;
+      void pool.destroy();
+    });
+    return threads;
+  }
+
+  /** Resolves when one of the threads is free for this call. */
+  async #takeThread(): Promise<void> {
+    if (this.#runningCount < this.#threadsMax) {
+      this.#runningCount++;
+      return;
+    }
+    await new Promise<void>((resolve) => this.#waiting.push(resolve));
+  }
+
+  /** The thread goes to the first that waits, without becoming free between: a new call cannot overtake. */
+  #giveThreadBack(): void {
+    const next = this.#waiting.shift();
+    if (next === undefined) this.#runningCount--;
+    else next();
+  }
+}
+
+/** Node 20 cannot run a `.ts` worker. From sources (development only) tsx loads it, and the other packages' sources with it. */
+function typescriptArguments(): string[] {
+  const tsx = createRequire(import.meta.url).resolve("tsx");
+  return ["--import", pathToFileURL(tsx).href, "--conditions", "tidemark-source"];
+}
