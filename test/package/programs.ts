@@ -5,7 +5,7 @@
 
 /** The embedding API and both lower doors, with every type that a user would name. */
 export const TYPED_PROGRAM = `
-import { Tidemark } from "tidemark";
+import { Tidemark, TidemarkError, type AppendedRecord, type FetchedRecord, type Topic } from "tidemark";
 import { LeaderEpochCache } from "tidemark/epoch-cache";
 import { LogError, type RecoveryReport } from "tidemark/log";
 
@@ -18,34 +18,42 @@ const offsets: number[] = [];
   const orders = await log.topic("orders", { partitions: 1 });
   const { offset } = await orders.append({ key: "42", value: JSON.stringify({ total: 7 }) });
   offsets.push(offset);
-  const { baseOffset, lastOffset } = await orders.append([{ value: "second" }, { key: "43", value: "third" }]);
-  offsets.push(baseOffset, lastOffset);
+  const appended: AppendedRecord[] = await orders.append([{ value: "second" }, { key: "43", value: "third" }]);
+  offsets.push(...appended.map((record) => record.offset));
 }
 
 const values: string[] = [];
 const log = await Tidemark.open({ directory });
-const orders = await log.topic("orders");
+const orders: Topic = await log.topic("orders");
 const recovery: RecoveryReport = orders.partition(0).recovery;
 const controller = new AbortController();
 for await (const record of orders.fetch({ partition: 0, from: "earliest", signal: controller.signal })) {
-  values.push(new TextDecoder().decode(record.value ?? new Uint8Array(0)));
+  values.push(textOf(record));
   if (values.length === 3) break;
 }
+for await (const record of orders.fetch({ partition: 0, from: 2, follow: false })) values.push(textOf(record));
 await log.close();
+
+function textOf(record: FetchedRecord): string {
+  return new TextDecoder().decode(record.value ?? new Uint8Array(0));
+}
 
 let code = "none";
 try {
   await orders.append({ value: "too late" });
 } catch (error) {
-  if (error instanceof LogError) code = error.code;
-  else code = String(error);
+  code = error instanceof TidemarkError ? error.code : String(error);
 }
-const latest = new LeaderEpochCache().latest;
-console.log(JSON.stringify({ offsets, values, code, clean: recovery.wasCleanShutdown, latest: latest ?? null }));
+const doors = [typeof LogError, new LeaderEpochCache().entries.length];
+console.log(JSON.stringify({ offsets, values, code, clean: recovery.wasCleanShutdown, doors }));
 `;
 
-/** Large compressed appends: compression and decompression are jobs of the worker threads. */
+/**
+ * Large appends to a topic with gzip, which only the worker threads do: without them the batches are stored as they are, so that the
+ * size of the file tells.
+ */
 export const GZIP_PROGRAM = `
+import { readFile } from "node:fs/promises";
 import { Tidemark } from "tidemark";
 
 const directory = process.argv[2];
@@ -55,11 +63,11 @@ await using log = await Tidemark.open({ directory });
 const topic = await log.topic("large", { partitions: 1, compression: "gzip" });
 for (let count = 0; count < 4; count++) await topic.append({ value });
 let equal = 0;
-for await (const record of topic.fetch({ partition: 0, from: "earliest" })) {
+for await (const record of topic.fetch({ partition: 0, from: "earliest", follow: false })) {
   if (new TextDecoder().decode(record.value ?? new Uint8Array(0)) === value) equal++;
-  if (equal === 4) break;
 }
-console.log(JSON.stringify({ equal }));
+const file = await readFile(directory + "/log/large-0/00000000000000000000.log");
+console.log(JSON.stringify({ equal, isCompressed: file.length < value.length }));
 `;
 
 /** Does not compile: a bare number is no offset. */
