@@ -19,3 +19,26 @@ export { PartitionLog } from "./partition-log.ts";
 export type { PartitionLogOptions, SegmentDescription } from "./partition-log.ts";
 export type { AppendResult } from "./partition-queue.ts";
 export type { DamagedRange, RecoveryReport } from "./recovery-report.ts";
+export { CLEAN_SHUTDOWN_FILE, readCleanShutdownMarker } from "./clean-shutdown.ts";
+export type { CleanShutdownMarker } from "./clean-shutdown.ts";
+export { PRODUCER_ID_KEY } from "./directory-checkpoints.ts";
+export type { CheckpointReport } from "./directory-checkpoints.ts";
+export { LogManager } from "./log-manager.ts";
+export type { LogManagerCloseResult, LogManagerOptions, LogManagerReport } from "./log-manager.ts";
+export { decodeMetaProperties, META_PROPERTIES_FILE } from "./meta-properties.ts";
+export type { MetaProperties } from "./meta-properties.ts";
+export {
+  decodeOffsetCheckpoint,
+  LOG_START_CHECKPOINT,
+  RECOVERY_POINT_CHECKPOINT,
+  REPLICATION_CHECKPOINT,
+} from "./offset-checkpoint.ts";
+export type { OffsetCheckpointEntry } from "./offset-checkpoint.ts";
+export {
+  checkTopicName,
+  decodePartitionMetadata,
+  parseDirectoryName,
+  PARTITION_METADATA_FILE,
+} from "./partition-directory.ts";
+export type { DirectoryName, TopicPartition } from "./partition-directory.ts";
+export type { TopicConfig, TopicDescription } from "./topic-config.ts";

@@ -4,10 +4,10 @@ import type { EpochEntry } from "@tidemark/epoch-cache";
 import type { BatchHeader } from "@tidemark/wire";
 import { isControlBatch } from "@tidemark/wire";
 import type { LogState } from "./log-state.ts";
-import { OffsetIndex } from "./offset-index.ts";
+import type { OffsetIndex } from "./offset-index.ts";
 import { ProducerState } from "./producer-state.ts";
 import type { DamagedRange } from "./recovery-report.ts";
-import { LogSegment } from "./segment.ts";
+import type { LogSegment } from "./segment.ts";
 import { findNextBatch, walkSegment } from "./segment-walk.ts";
 
 /** An epoch as the batches show it. */

@@ -126,7 +126,7 @@ export class PartitionQueue {
 
   async #drain(): Promise<void> {
     // Callers of the same turn join the first group before it is closed.
-    await undefined;
+    await Promise.resolve();
     for (let item = this.#items.shift(); item !== undefined; item = this.#items.shift()) {
       if (item.type === "task") await item.run();
       else await this.#commitGroup(item.group);
