@@ -1,1 +1,10 @@
-export {};
+export { TidemarkError } from "./error.ts";
+export type { TidemarkErrorCode, TidemarkErrorKind } from "./error.ts";
+export type { FetchedRecord, FetchOptions } from "./fetch.ts";
+export type { Bytes, RecordToAppend } from "./record-input.ts";
+export { BATCH_BYTES_DEFAULT, BUFFER_MEMORY_BYTES_DEFAULT } from "./options.ts";
+export type { TidemarkOptions, TidemarkParts, TopicOptions } from "./options.ts";
+export { Tidemark } from "./tidemark.ts";
+export type { NodeDescription, PartitionDescription } from "./tidemark.ts";
+export { Topic } from "./topic.ts";
+export type { AppendedRecord, AppendOptions, PartitionView } from "./topic.ts";

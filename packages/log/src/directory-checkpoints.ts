@@ -1,0 +1,190 @@
+import { encodeUtf8, joinPath, parseUtf8, writeFileAtomically } from "@tidemark/base";
+import type { FileSystem, Offset, State, StatePut } from "@tidemark/base";
+import { crc32c } from "@tidemark/wire";
+import {
+  encodeOffsetCheckpoint,
+  LOG_START_CHECKPOINT,
+  readOffsetCheckpoint,
+  RECOVERY_POINT_CHECKPOINT,
+  REPLICATION_CHECKPOINT,
+} from "./offset-checkpoint.ts";
+import type { OffsetCheckpointContent, OffsetCheckpointEntry } from "./offset-checkpoint.ts";
+
+const CHECKPOINT_FILES = [RECOVERY_POINT_CHECKPOINT, LOG_START_CHECKPOINT, REPLICATION_CHECKPOINT] as const;
+type CheckpointFile = (typeof CHECKPOINT_FILES)[number];
+
+/** Where the offsets of each file are kept in `State` while we hold the directory, as `<prefix><topic>-<partition>`. */
+const STATE_PREFIX: Readonly<Record<CheckpointFile, string>> = {
+  [RECOVERY_POINT_CHECKPOINT]: "recovery-point/",
+  [LOG_START_CHECKPOINT]: "log-start/",
+  [REPLICATION_CHECKPOINT]: "high-watermark/",
+};
+
+/** Everything that `State` knows of a partition by its name. Keys of `segment-gap/` go on behind the name. */
+const PARTITION_KEY_PREFIXES = [...Object.values(STATE_PREFIX), "segment-gap/", "leader-epoch/"];
+
+/** Prints of the text files as we last wrote or took them over; two for a file whose replacement may or may not have happened. */
+const PRINTS_KEY = "log-directory/checkpoint-prints";
+const DIRECTORY_ID_KEY = "log-directory/directory-id";
+export const PRODUCER_ID_KEY = "producer-id";
+
+const ABSENT_PRINT = "absent";
+
+export interface CheckpointReport {
+  /** `files`: another program wrote them since, or `State` is new; `state`: they are as we left them. */
+  readonly source: "files" | "state";
+  /** Files that were no checkpoints and counted as empty. */
+  readonly problems: readonly string[];
+}
+
+/**
+ * The directory-wide checkpoint files of Kafka, next to the same offsets in `State`.
+ *
+ * While we hold a directory its recovery-point file is empty, so that a broker that finds it after our crash scans
+ * everything; a clean stop writes all three files. `State` remembers a print of each. If one differs at the next open,
+ * another program ran here in between and the files win.
+ *
+ * Every replacement is announced first: `State` accepts the old print and the new one until the file is in place. So no
+ * crash makes our own write look like another program's, which would cost a full scan.
+ */
+export class DirectoryCheckpoints {
+  readonly #files: FileSystem;
+  readonly #state: State;
+  readonly #directory: string;
+  readonly #prints: Map<CheckpointFile, readonly string[]>;
+
+  private constructor(
+    files: FileSystem,
+    state: State,
+    directory: string,
+    prints: Map<CheckpointFile, readonly string[]>,
+  ) {
+    this.#files = files;
+    this.#state = state;
+    this.#directory = directory;
+    this.#prints = prints;
+  }
+
+  /**
+   * Decides who is right, brings `State` in line with it, and empties the recovery-point file.
+   * @throws FileError
+   */
+  static async open(
+    files: FileSystem,
+    state: State,
+    directory: string,
+    directoryId: string,
+  ): Promise<{ readonly checkpoints: DirectoryCheckpoints; readonly report: CheckpointReport }> {
+    const contents = new Map<CheckpointFile, OffsetCheckpointContent>();
+    for (const name of CHECKPOINT_FILES)
+      contents.set(name, await readOffsetCheckpoint(files, joinPath(directory, name)));
+    const known = readPrints(state);
+    const isOurs = readText(state, DIRECTORY_ID_KEY) === directoryId;
+    const areAsLeft = [...contents].every(
+      ([name, { bytes }]) => known.get(name)?.includes(fingerprint(bytes)) === true,
+    );
+    const prints = new Map([...contents].map(([name, { bytes }]) => [name, [fingerprint(bytes)]] as const));
+    const checkpoints = new DirectoryCheckpoints(files, state, directory, prints);
+    const problems = [...contents.values()].flatMap(({ problem }) => problem ?? []);
+    if (!(isOurs && areAsLeft)) {
+      await state.commit(
+        [
+          ...takeOver(state, contents),
+          { key: DIRECTORY_ID_KEY, value: encodeUtf8(directoryId) },
+          // Another program hands out producer ids too: ours begin elsewhere.
+          { key: PRODUCER_ID_KEY, value: undefined },
+          { key: PRINTS_KEY, value: encodePrints(prints) },
+        ],
+        { sync: true },
+      );
+    }
+    if ((contents.get(RECOVERY_POINT_CHECKPOINT)?.bytes?.length ?? 0) > 0) {
+      await checkpoints.#replace(RECOVERY_POINT_CHECKPOINT, encodeOffsetCheckpoint([]));
+    }
+    return { checkpoints, report: { source: isOurs && areAsLeft ? "state" : "files", problems } };
+  }
+
+  /** Writes all three files for whoever opens the directory next. Only when every log is flushed. @throws FileError */
+  async writeAll(
+    recoveryPoints: readonly OffsetCheckpointEntry[],
+    logStarts: readonly OffsetCheckpointEntry[],
+    highWatermarks: readonly OffsetCheckpointEntry[],
+  ): Promise<void> {
+    // The start of a log first: a recovery point may only ever point into a log that begins where it says.
+    await this.#replace(LOG_START_CHECKPOINT, encodeOffsetCheckpoint(logStarts));
+    await this.#replace(REPLICATION_CHECKPOINT, encodeOffsetCheckpoint(highWatermarks));
+    await this.#replace(RECOVERY_POINT_CHECKPOINT, encodeOffsetCheckpoint(recoveryPoints));
+  }
+
+  async #replace(name: CheckpointFile, content: Uint8Array): Promise<void> {
+    const next = fingerprint(content);
+    const accepted = this.#prints.get(name) ?? [];
+    this.#prints.set(name, [...new Set([...accepted, next])]);
+    await this.#commitPrints(true);
+    await writeFileAtomically(this.#files, joinPath(this.#directory, name), content);
+    this.#prints.set(name, [next]);
+    await this.#commitPrints(false);
+  }
+
+  async #commitPrints(sync: boolean): Promise<void> {
+    await this.#state.commit([{ key: PRINTS_KEY, value: encodePrints(this.#prints) }], { sync });
+  }
+}
+
+/** Puts that replace all offsets in `State` by those in the files. */
+function takeOver(state: State, contents: ReadonlyMap<CheckpointFile, OffsetCheckpointContent>): StatePut[] {
+  const puts: StatePut[] = state.keys("segment-gap/").map((key) => ({ key, value: undefined }));
+  for (const [name, { entries }] of contents) {
+    const prefix = STATE_PREFIX[name];
+    for (const key of state.keys(prefix)) puts.push({ key, value: undefined });
+    for (const { topic, partition, offset } of entries) {
+      puts.push({ key: `${prefix}${topic}-${partition}`, value: encodeOffset(offset) });
+    }
+  }
+  return puts;
+}
+
+/** Puts that make `State` forget a partition, so that a new one of its name does not begin with its offsets. */
+export function forgetPartition(state: State, partitionName: string): StatePut[] {
+  const keys = PARTITION_KEY_PREFIXES.flatMap((prefix) => {
+    const key = prefix + partitionName;
+    return state.keys(key).filter((found) => found === key || found.startsWith(`${key}/`));
+  });
+  return keys.map((key) => ({ key, value: undefined }));
+}
+
+/** Names of the partitions that `State` knows anything of. */
+export function knownPartitionNames(state: State): ReadonlySet<string> {
+  const names = new Set<string>();
+  for (const prefix of PARTITION_KEY_PREFIXES) {
+    for (const key of state.keys(prefix)) names.add(key.slice(prefix.length).split("/", 1)[0] ?? "");
+  }
+  return names;
+}
+
+/** int64, big-endian. */
+function encodeOffset(offset: Offset): Uint8Array {
+  const bytes = new Uint8Array(8);
+  const view = new DataView(bytes.buffer);
+  view.setUint32(0, Math.floor(offset / 2 ** 32));
+  view.setUint32(4, offset % 2 ** 32);
+  return bytes;
+}
+
+function fingerprint(content: Uint8Array | undefined): string {
+  return content === undefined ? ABSENT_PRINT : `${content.length}-${crc32c(content).toString(16)}`;
+}
+
+function encodePrints(prints: ReadonlyMap<CheckpointFile, readonly string[]>): Uint8Array {
+  return encodeUtf8([...prints].map(([name, accepted]) => [name, ...accepted].join(" ")).join("\n"));
+}
+
+function readPrints(state: State): ReadonlyMap<string, readonly string[]> {
+  const lines = (readText(state, PRINTS_KEY) ?? "").split("\n").map((line) => line.split(" "));
+  return new Map(lines.map(([name = "", ...accepted]) => [name, accepted]));
+}
+
+function readText(state: State, key: string): string | undefined {
+  const bytes = state.get(key);
+  return bytes === undefined ? undefined : parseUtf8(bytes);
+}

@@ -1,0 +1,484 @@
+import { directoryOf, FileError, InvariantError, joinPath, toOffset } from "@tidemark/base";
+import type { Environment, FileLock, FileSystem, State } from "@tidemark/base";
+import { NO_BROKER_EPOCH, takeCleanShutdownMarker, writeCleanShutdownMarker } from "./clean-shutdown.ts";
+import { DirectoryCheckpoints, forgetPartition, knownPartitionNames } from "./directory-checkpoints.ts";
+import type { CheckpointReport } from "./directory-checkpoints.ts";
+import { LogError } from "./error.ts";
+import { isDirectoryFailure, LogDirectory, storageError } from "./log-directory.ts";
+import { openMetaProperties } from "./meta-properties.ts";
+import type { MetaProperties } from "./meta-properties.ts";
+import type { OffsetCheckpointEntry } from "./offset-checkpoint.ts";
+import {
+  checkTopicName,
+  deleteDirectoryName,
+  partitionDirectoryName,
+  writePartitionMetadata,
+} from "./partition-directory.ts";
+import type { TopicPartition } from "./partition-directory.ts";
+import { PartitionLog } from "./partition-log.ts";
+import { encodeTopic, topicKey } from "./topic-config.ts";
+import type { TopicConfig, TopicDescription, TopicStatus } from "./topic-config.ts";
+import { listLogDirectory, loadTopics, removeTree } from "./topic-loading.ts";
+import { encodeHex, randomUuid } from "./uuid.ts";
+
+/** Partitions opened at a time; each may be scanning its log. */
+const PARTITIONS_LOADING_MAX = 4;
+
+/** Partitions of one topic. Each costs an open file and a directory. */
+export const PARTITIONS_MAX = 10_000;
+
+export interface LogManagerOptions {
+  readonly environment: Environment;
+  /** Called once, when the lock is held. The manager closes what it returns. */
+  readonly openState: () => Promise<State>;
+  /** Kafka's log directory; made if absent. */
+  readonly directory: string;
+  /** `undefined` takes what `meta.properties` says; 1 for a new directory. */
+  readonly nodeId?: number | undefined;
+  /** `undefined` takes what `meta.properties` says; a random one for a new directory. */
+  readonly clusterId?: string | undefined;
+  /** For topics whose configuration was lost with `State`, or that another program made. */
+  readonly defaults: TopicConfig;
+  /** `none`: the caller answers for there being one writer. Default `fcntl`. */
+  readonly lock?: "fcntl" | "none" | undefined;
+}
+
+/** What an open found in the directory as a whole; each log has a recovery report of its own. */
+export interface LogManagerReport {
+  readonly wasCleanShutdown: boolean;
+  readonly checkpoints: CheckpointReport;
+  /** Topics that `State` did not know, taken from their directories with the default configuration. */
+  readonly topicsRebuilt: readonly string[];
+  /** Topics whose making or removal a crash had interrupted: removed. */
+  readonly topicsRemoved: readonly string[];
+  /** Directories left alone. */
+  readonly ignored: readonly string[];
+}
+
+export interface LogManagerCloseResult {
+  /** Whether the clean-shutdown marker was written: the next open scans nothing. */
+  readonly isClean: boolean;
+  /** Why not. */
+  readonly reason: string | undefined;
+}
+
+/**
+ * One log directory: its lock, `meta.properties`, clean-shutdown marker, checkpoint files, topics and partition logs.
+ *
+ * Source: apache/kafka core/src/main/scala/kafka/log/LogManager.scala
+ */
+export class LogManager {
+  readonly directory: LogDirectory;
+  readonly metaProperties: MetaProperties & { readonly directoryId: string };
+  readonly state: State;
+  readonly report: LogManagerReport;
+  readonly #environment: Environment;
+  readonly #files: FileSystem;
+  readonly #lock: FileLock | undefined;
+  readonly #checkpoints: DirectoryCheckpoints;
+  readonly #topics: Map<string, TopicDescription>;
+  readonly #logs: Map<string, PartitionLog>;
+  /** Changes of the set of topics run one after another. */
+  #changes: Promise<unknown> = Promise.resolve();
+  #closing: Promise<LogManagerCloseResult> | undefined;
+  /** Why this run may not end with a marker, whatever `close` sees. */
+  #markerBar: string | undefined;
+
+  private constructor(parts: ManagerParts) {
+    this.directory = parts.directory;
+    this.metaProperties = parts.metaProperties;
+    this.state = parts.state;
+    this.report = parts.report;
+    this.#environment = parts.environment;
+    this.#files = parts.environment.files;
+    this.#lock = parts.lock;
+    this.#checkpoints = parts.checkpoints;
+    this.#topics = parts.topics;
+    this.#logs = parts.logs;
+  }
+
+  /**
+   * Locks and loads the directory; recovers every log in it.
+   * @throws LogError LOG_DIRECTORY_LOCKED, LOG_DIRECTORY_LOCK_UNSUPPORTED; META_PROPERTIES_INVALID, INCONSISTENT_CLUSTER_ID,
+   *   INCONSISTENT_NODE_ID; UNKNOWN_DIRECTORY, PARTITION_METADATA_INVALID, INCONSISTENT_TOPIC_ID; KAFKA_STORAGE_ERROR.
+   *   Nothing stays open or locked then, and the next open recovers as after a crash
+   */
+  static async open(options: LogManagerOptions): Promise<LogManager> {
+    const { directory } = options;
+    const { files } = options.environment;
+    try {
+      await files.makeDirectory(directory);
+      await files.syncDirectory(directoryOf(directory));
+      const lock = options.lock === "none" ? undefined : await lockDirectory(files, directory);
+      try {
+        return new LogManager(await load(options, lock));
+      } catch (error) {
+        await lock?.release();
+        throw error;
+      }
+    } catch (error) {
+      throw storageError(error, directory);
+    }
+  }
+
+  get topics(): ReadonlyMap<string, TopicDescription> {
+    return this.#topics;
+  }
+
+  /** The log, or `undefined` when there is no such partition or its directory is gone. */
+  partition(topic: string, partition: number): PartitionLog | undefined {
+    return this.#logs.get(partitionDirectoryName({ topic, partition }));
+  }
+
+  /**
+   * Makes a topic with its partitions. All or nothing: what a crash leaves of it, the next open removes.
+   * @throws LogError INVALID_TOPIC_EXCEPTION, INVALID_PARTITIONS, TOPIC_ALREADY_EXISTS, KAFKA_STORAGE_ERROR, LOG_CLOSED
+   */
+  createTopic(name: string, partitions: number, config: TopicConfig): Promise<TopicDescription> {
+    return this.#change(() => this.#createTopic(name, partitions, config));
+  }
+
+  /**
+   * Gives a topic another configuration and opens its logs anew with it. Nobody may be using them.
+   * @throws LogError UNKNOWN_TOPIC_OR_PARTITION, KAFKA_STORAGE_ERROR, LOG_CLOSED
+   */
+  configureTopic(name: string, config: TopicConfig): Promise<TopicDescription> {
+    return this.#change(async () => {
+      const topic = { ...this.#existing(name), config };
+      await this.#saveTopic(topic, "ready");
+      this.#topics.set(name, topic);
+      for (let partition = 0; partition < topic.partitions; partition += 1) {
+        const log = this.partition(name, partition);
+        if (log === undefined) continue;
+        const { directory } = log;
+        const isClean = await log.close();
+        const reopened = { topic: name, partition, directory, config };
+        this.#logs.set(
+          partitionDirectoryName(log),
+          await openPartition(this.#environment, this.state, this.directory, reopened, isClean),
+        );
+      }
+      return topic;
+    });
+  }
+
+  /**
+   * Removes a topic and its data.
+   * @throws LogError UNKNOWN_TOPIC_OR_PARTITION, KAFKA_STORAGE_ERROR, LOG_CLOSED
+   */
+  deleteTopic(name: string): Promise<void> {
+    return this.#change(async () => {
+      const topic = this.#topics.get(name);
+      if (topic === undefined)
+        throw new LogError({ code: "UNKNOWN_TOPIC_OR_PARTITION", topic: name, partition: undefined });
+      await this.#saveTopic(topic, "incomplete");
+      this.#topics.delete(name);
+      for (let partition = 0; partition < topic.partitions; partition += 1) {
+        await this.#deletePartition({ topic: name, partition });
+      }
+      await this.state.commit([{ key: topicKey(name), value: undefined }], { sync: true });
+    });
+  }
+
+  /**
+   * Flushes and closes every log. If all went well, writes the checkpoint files and, last of all, the marker. Idempotent.
+   * Never rejects for what the disk says: the result tells, and so does `directory.offlineError`.
+   */
+  close(): Promise<LogManagerCloseResult> {
+    this.#closing ??= this.#close();
+    return this.#closing;
+  }
+
+  async #close(): Promise<LogManagerCloseResult> {
+    await this.#changes;
+    const logs = [...this.#logs.values()];
+    const areComplete = await Promise.all(logs.map((log) => log.close()));
+    const incomplete = logs.find((_log, index) => areComplete[index] !== true);
+    let reason = this.#reasonAgainstMarker(logs);
+    if (incomplete !== undefined) reason ??= `${partitionDirectoryName(incomplete)} could not be flushed`;
+    try {
+      if (reason === undefined) await this.#writeCheckpoints(logs);
+      // Before the marker, which vouches for it too.
+      await this.state.close();
+      if (reason === undefined) await writeCleanShutdownMarker(this.#files, this.directory.path, NO_BROKER_EPOCH);
+    } catch (error) {
+      if (error instanceof InvariantError) throw error;
+      reason ??= `the checkpoint files, the state or the marker could not be written: ${String(error)}`;
+    } finally {
+      await this.#lock?.release();
+    }
+    return { isClean: reason === undefined, reason };
+  }
+
+  #reasonAgainstMarker(logs: readonly PartitionLog[]): string | undefined {
+    if (this.#markerBar !== undefined) return this.#markerBar;
+    if (!this.directory.isOnline) return "the log directory is offline";
+    const damaged = logs.find((log) => log.damaged.length > 0);
+    if (damaged !== undefined) return `${partitionDirectoryName(damaged)} is damaged`;
+    const partitionCount = [...this.#topics.values()].reduce((sum, topic) => sum + topic.partitions, 0);
+    return logs.length === partitionCount ? undefined : "the directory of a partition is gone";
+  }
+
+  async #writeCheckpoints(logs: readonly PartitionLog[]): Promise<void> {
+    const entries = logs.map((log) => ({ log, topic: log.topic, partition: log.partition }));
+    const recoveryPoints: OffsetCheckpointEntry[] = entries.map(({ log, topic, partition }) => ({
+      topic,
+      partition,
+      offset: log.recoveryPoint,
+    }));
+    const highWatermarks: OffsetCheckpointEntry[] = entries.map(({ log, topic, partition }) => ({
+      topic,
+      partition,
+      offset: log.logEndOffset, // The only replica: everything it has is committed.
+    }));
+    // Kafka lists a start only where the segments do not say it.
+    const logStarts: OffsetCheckpointEntry[] = entries
+      .filter(({ log }) => log.logStartOffset > (log.segments[0]?.baseOffset ?? toOffset(0)))
+      .map(({ log, topic, partition }) => ({ topic, partition, offset: log.logStartOffset }));
+    await this.#checkpoints.writeAll(recoveryPoints, logStarts, highWatermarks);
+  }
+
+  async #createTopic(name: string, partitions: number, config: TopicConfig): Promise<TopicDescription> {
+    checkTopicName(name);
+    if (!(Number.isInteger(partitions) && partitions >= 1 && partitions <= PARTITIONS_MAX)) {
+      throw new LogError({ code: "INVALID_PARTITIONS", partitions, reason: `not in 1..${PARTITIONS_MAX}` });
+    }
+    this.#refuseCollision(name);
+    const topic = { name, topicId: randomUuid(this.#environment.random, "topic-id"), partitions, config };
+    await this.#saveTopic(topic, "incomplete");
+    const opened: PartitionLog[] = [];
+    try {
+      for (let partition = 0; partition < partitions; partition += 1) {
+        opened.push(await this.#createPartition({ topic: name, partition }, topic.topicId, config));
+      }
+      await this.#saveTopic(topic, "ready");
+    } catch (error) {
+      await this.#abandonTopic(name, opened);
+      throw error;
+    }
+    for (const log of opened) this.#logs.set(partitionDirectoryName(log), log);
+    this.#topics.set(name, topic);
+    return topic;
+  }
+
+  /** Kafka's metric names turn `.` into `_`, so it refuses a name that differs from another in nothing else. */
+  #refuseCollision(name: string): void {
+    if (this.#topics.has(name)) throw new LogError({ code: "TOPIC_ALREADY_EXISTS", topic: name });
+    const collidesWith = [...this.#topics.keys()].find(
+      (other) => other.replaceAll(".", "_") === name.replaceAll(".", "_"),
+    );
+    if (collidesWith === undefined) return;
+    const reason = `it collides with "${collidesWith}": names may not differ in "." and "_" only`;
+    throw new LogError({ code: "INVALID_TOPIC_EXCEPTION", topic: name, reason });
+  }
+
+  /**
+   * A crash between any two of these leaves a directory of an incomplete topic. Its id is on the disk before the first
+   * append, as Kafka wants it.
+   */
+  async #createPartition(name: TopicPartition, topicId: string, config: TopicConfig): Promise<PartitionLog> {
+    const directory = joinPath(this.directory.path, partitionDirectoryName(name));
+    try {
+      await this.#files.makeDirectory(directory);
+      await writePartitionMetadata(this.#files, directory, topicId);
+      await this.#files.syncDirectory(this.directory.path);
+      return await openPartition(this.#environment, this.state, this.directory, { ...name, directory, config }, true);
+    } catch (error) {
+      throw storageError(error, directory);
+    }
+  }
+
+  /** Undoes what was made; what cannot be undone now, the next open removes. */
+  async #abandonTopic(name: string, opened: readonly PartitionLog[]): Promise<void> {
+    try {
+      for (const log of opened) await log.close();
+      const { partitions } = await listLogDirectory(this.#files, this.directory.path);
+      for (const { directory, topic } of partitions) if (topic === name) await removeTree(this.#files, directory);
+      await this.#files.syncDirectory(this.directory.path);
+      const puts = opened.flatMap((log) => forgetPartition(this.state, partitionDirectoryName(log)));
+      await this.state.commit([...puts, { key: topicKey(name), value: undefined }], { sync: true });
+    } catch {
+      // The first error is the one to tell. The topic stays "incomplete" in State.
+    }
+  }
+
+  /**
+   * Renames, then forgets, then removes. After the rename is durable nobody takes the directory for the partition; before,
+   * `State` still knows the topic as incomplete.
+   */
+  async #deletePartition(name: TopicPartition): Promise<void> {
+    const partitionName = partitionDirectoryName(name);
+    const directory = joinPath(this.directory.path, partitionName);
+    const uniqueId = encodeHex(this.#environment.random.bytes("delete-directory", 16));
+    const doomed = joinPath(this.directory.path, deleteDirectoryName(name, uniqueId));
+    try {
+      const log = this.#logs.get(partitionName);
+      this.#logs.delete(partitionName);
+      await log?.close();
+      if (log !== undefined) {
+        await this.#files.rename(directory, doomed);
+        await this.#files.syncDirectory(this.directory.path);
+      }
+      await this.state.commit(forgetPartition(this.state, partitionName), { sync: true });
+      if (log === undefined) return;
+      await removeTree(this.#files, doomed);
+      await this.#files.syncDirectory(this.directory.path);
+    } catch (error) {
+      throw storageError(error, directory);
+    }
+  }
+
+  #existing(name: string): TopicDescription {
+    const topic = this.#topics.get(name);
+    if (topic !== undefined) return topic;
+    throw new LogError({ code: "UNKNOWN_TOPIC_OR_PARTITION", topic: name, partition: undefined });
+  }
+
+  #saveTopic(topic: TopicDescription, status: TopicStatus): Promise<void> {
+    return this.state.commit([{ key: topicKey(topic.name), value: encodeTopic(topic, status) }], { sync: true });
+  }
+
+  #change<Result>(run: () => Promise<Result>): Promise<Result> {
+    const result = this.#changes.then(async () => {
+      if (this.#closing !== undefined) throw new LogError({ code: "LOG_CLOSED", directory: this.directory.path });
+      if (this.directory.offlineError !== undefined) throw this.directory.offlineError;
+      return run();
+    });
+    this.#changes = result.catch((error: unknown) => {
+      if (!(error instanceof LogError && error.code === "KAFKA_STORAGE_ERROR")) return;
+      // A directory half removed or half made is not what a clean stop leaves.
+      this.#markerBar ??= error.message;
+      if (isDirectoryFailure(error)) this.directory.markOffline(error);
+    });
+    return result;
+  }
+}
+
+interface ManagerParts {
+  readonly environment: Environment;
+  readonly lock: FileLock | undefined;
+  readonly directory: LogDirectory;
+  readonly metaProperties: MetaProperties & { readonly directoryId: string };
+  readonly state: State;
+  readonly checkpoints: DirectoryCheckpoints;
+  readonly topics: Map<string, TopicDescription>;
+  readonly logs: Map<string, PartitionLog>;
+  readonly report: LogManagerReport;
+}
+
+async function lockDirectory(files: FileSystem, directory: string): Promise<FileLock> {
+  try {
+    return await files.lock(joinPath(directory, ".lock"));
+  } catch (error) {
+    if (!(error instanceof FileError)) throw error;
+    if (error.code === "EBUSY") throw new LogError({ code: "LOG_DIRECTORY_LOCKED", directory }, { cause: error });
+    if (error.code !== "ENOTSUP") throw error;
+    throw new LogError({ code: "LOG_DIRECTORY_LOCK_UNSUPPORTED", directory }, { cause: error });
+  }
+}
+
+/** Everything between lock and use. The names are read first: a directory that is refused keeps its marker. */
+async function load(options: LogManagerOptions, lock: FileLock | undefined): Promise<ManagerParts> {
+  const { environment, directory: path } = options;
+  const { files } = environment;
+  const listing = await listLogDirectory(files, path);
+  const wanted = { nodeId: options.nodeId, clusterId: options.clusterId };
+  const metaProperties = await openMetaProperties(files, environment.random, path, wanted);
+  const marker = await takeCleanShutdownMarker(files, path);
+  const state = await options.openState();
+  const logs = new Map<string, PartitionLog>();
+  try {
+    const { checkpoints, report } = await DirectoryCheckpoints.open(files, state, path, metaProperties.directoryId);
+    const loaded = await loadTopics(environment, state, listing, { defaults: options.defaults, source: report.source });
+    const known = new Set(loaded.partitions.map(partitionDirectoryName));
+    const stale = [...knownPartitionNames(state)].filter((name) => !known.has(name) && !loaded.missing.has(name));
+    await state.commit(
+      stale.flatMap((name) => forgetPartition(state, name)),
+      { sync: true },
+    );
+    const directory = new LogDirectory(path);
+    const wasCleanShutdown = marker !== undefined;
+    // The marker does not speak for directories that somebody put here while nothing ran.
+    const strangers = new Set(report.source === "state" ? loaded.rebuilt : []);
+    await forEachConcurrently(loaded.partitions, PARTITIONS_LOADING_MAX, async (partition) => {
+      const isClean = wasCleanShutdown && !strangers.has(partition.topic);
+      const log = await openPartition(environment, state, directory, partition, isClean);
+      logs.set(partitionDirectoryName(partition), log);
+    });
+    const managerReport: LogManagerReport = {
+      wasCleanShutdown,
+      checkpoints: report,
+      topicsRebuilt: loaded.rebuilt,
+      topicsRemoved: loaded.removed,
+      ignored: listing.ignored,
+    };
+    return {
+      environment,
+      lock,
+      directory,
+      metaProperties,
+      state,
+      checkpoints,
+      topics: loaded.topics,
+      logs,
+      report: managerReport,
+    };
+  } catch (error) {
+    // No marker: these logs were not all loaded.
+    await Promise.allSettled([...logs.values()].map((log) => log.close()));
+    await state.close();
+    throw error;
+  }
+}
+
+function openPartition(
+  environment: Environment,
+  state: State,
+  logDirectory: LogDirectory,
+  {
+    topic,
+    partition,
+    directory,
+    config,
+  }: TopicPartition & { readonly directory: string; readonly config: TopicConfig },
+  wasCleanShutdown: boolean,
+): Promise<PartitionLog> {
+  const { files, clock, workers } = environment;
+  return PartitionLog.open({
+    files,
+    state,
+    clock,
+    workers,
+    directory,
+    topic,
+    partition,
+    config,
+    wasCleanShutdown,
+    logDirectory,
+  });
+}
+
+/** Runs `work` for every item, `limit` at a time, in order. After a failure it starts no more and waits for those that run. */
+async function forEachConcurrently<Item>(
+  items: readonly Item[],
+  limit: number,
+  work: (item: Item) => Promise<void>,
+): Promise<void> {
+  let next = 0;
+  let failed = false;
+  const runners = Array.from({ length: Math.min(limit, items.length) }, async () => {
+    for (;;) {
+      const item = items[next];
+      if (item === undefined || failed) return;
+      next += 1;
+      try {
+        await work(item);
+      } catch (error) {
+        failed = true;
+        throw error;
+      }
+    }
+  });
+  const results = await Promise.allSettled(runners);
+  for (const result of results) if (result.status === "rejected") throw result.reason;
+}

@@ -1,0 +1,69 @@
+import { encodeUtf8, parseUtf8 } from "@tidemark/base";
+import type { CompressionCodec } from "@tidemark/wire";
+import type { LogConfig } from "./config.ts";
+import { isUuid } from "./uuid.ts";
+
+/** What a topic is set to, kept in `State` under `topic/<name>`. */
+export interface TopicConfig extends LogConfig {
+  /** What producers of this node compress batches with. */
+  readonly compression: CompressionCodec;
+}
+
+/**
+ * - `ready`: its directories hold data that counts;
+ * - `incomplete`: being made or removed when the process ended. Nothing in it was ever promised, or not any more: the next
+ *   open removes what there is.
+ */
+export type TopicStatus = "incomplete" | "ready";
+
+export interface TopicDescription {
+  readonly name: string;
+  /** Kafka's uuid spelling. */
+  readonly topicId: string;
+  /** Partitions are numbered `[0, partitions)`. */
+  readonly partitions: number;
+  readonly config: TopicConfig;
+}
+
+const TOPIC_KEY_PREFIX = "topic/";
+
+export function topicKey(name: string): string {
+  return TOPIC_KEY_PREFIX + name;
+}
+
+export const TOPIC_KEYS = TOPIC_KEY_PREFIX;
+
+export function encodeTopic(topic: TopicDescription, status: TopicStatus): Uint8Array {
+  const { topicId, partitions, config } = topic;
+  return encodeUtf8(JSON.stringify({ status, topicId, partitions, ...config }));
+}
+
+/** The topic, or `undefined` when the value is none: it is then rebuilt from its directories, as if it had been lost. */
+export function decodeTopic(
+  name: string,
+  bytes: Uint8Array,
+): { readonly topic: TopicDescription; readonly status: TopicStatus } | undefined {
+  const fields = parseObject(bytes);
+  if (fields === undefined) return undefined;
+  const { status, topicId, partitions, segmentBytes, indexIntervalBytes, maxMessageBytes, flush, compression } = fields;
+  if (status !== "ready" && status !== "incomplete") return undefined;
+  if (typeof topicId !== "string" || !isUuid(topicId) || !isCount(partitions) || partitions === 0) return undefined;
+  if (!isCount(segmentBytes) || !isCount(indexIntervalBytes) || !isCount(maxMessageBytes)) return undefined;
+  if (flush !== "none" && flush !== "always") return undefined;
+  if (compression !== "none" && compression !== "gzip") return undefined;
+  const config = { segmentBytes, indexIntervalBytes, maxMessageBytes, flush, compression } as const;
+  return { topic: { name, topicId, partitions, config }, status };
+}
+
+function parseObject(bytes: Uint8Array): Readonly<Record<string, unknown>> | undefined {
+  try {
+    const value: unknown = JSON.parse(parseUtf8(bytes) ?? "");
+    return typeof value === "object" && value !== null ? (value as Readonly<Record<string, unknown>>) : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+function isCount(value: unknown): value is number {
+  return Number.isSafeInteger(value) && (value as number) >= 0;
+}

@@ -1,0 +1,120 @@
+import type { Environment, State } from "@tidemark/base";
+import { DEFAULT_LOG_CONFIG, SEGMENT_BYTES_MAX } from "@tidemark/log";
+import type { FlushMode, TopicConfig } from "@tidemark/log";
+import type { CompressionCodec } from "@tidemark/wire";
+import { RECORD_BATCH_OVERHEAD } from "@tidemark/wire";
+import { TidemarkError } from "./error.ts";
+
+/** A batch takes records of several appends up to this size. */
+export const BATCH_BYTES_DEFAULT = 128 * 1024;
+
+/** Records that are not acknowledged yet, in bytes; past it appends wait. Kafka: buffer.memory. */
+export const BUFFER_MEMORY_BYTES_DEFAULT = 32 * 1024 ** 2;
+
+/** What a node runs on, in place of the operating system: for tests and simulation. */
+export interface TidemarkParts {
+  readonly environment: Environment;
+  /** Opens the node's own state. Called once the directory is locked; closed with the log. */
+  readonly openState: (directory: string) => Promise<State>;
+}
+
+export interface TidemarkOptions {
+  /** Made if absent. `DIRECTORY/log` is a Kafka log directory, `DIRECTORY/state` the node's own state. */
+  readonly directory: string;
+  /** For topics that are made. `always`: an append is on the disk when it resolves. `none`: when the system gets to it. Default `always`. */
+  readonly flush?: FlushMode;
+  /** `none`: no lock is taken, and the caller answers for there being one writer. Default: a lock that ends with the process. */
+  readonly lock?: "none";
+  /** Default: what the directory says; 1 for a new one. */
+  readonly nodeId?: number;
+  /** Default: what the directory says; a random one for a new one. */
+  readonly clusterId?: string;
+  /** A batch takes records of several appends up to this size. Default 128 KiB. */
+  readonly batchBytes?: number;
+  /** Unacknowledged records held in memory; past it appends wait. Default 32 MiB. */
+  readonly bufferMemoryBytes?: number;
+  /** Default: the operating system. */
+  readonly parts?: TidemarkParts;
+}
+
+export interface TopicOptions {
+  /** For a new topic 1 by default. Differs from that of an existing topic: INVALID_PARTITIONS. */
+  readonly partitions?: number;
+  /** A segment file holds at most this many bytes. Default 1 GiB. */
+  readonly segmentBytes?: number;
+  /** Largest batch, uncompressed and with its header. Default 1 MiB + 12. */
+  readonly maxMessageBytes?: number;
+  /** What batches are compressed with. Default `none`. */
+  readonly compression?: CompressionCodec;
+  /** Default: as given to `open`. */
+  readonly flush?: FlushMode;
+}
+
+const INT32_MAX = 2 ** 31 - 1;
+
+/** @throws TidemarkError INVALID_REQUEST */
+export function checkOptions(options: TidemarkOptions): void {
+  if (typeof options.directory !== "string" || options.directory === "") {
+    throw new TidemarkError("INVALID_REQUEST", "directory is missing");
+  }
+  const { flush, lock, nodeId, batchBytes, bufferMemoryBytes, clusterId } = options;
+  checkChoice("flush", flush, ["none", "always"]);
+  checkChoice("lock", lock, ["none"]);
+  checkInteger("nodeId", nodeId, 0, INT32_MAX);
+  checkInteger("batchBytes", batchBytes, RECORD_BATCH_OVERHEAD, INT32_MAX);
+  checkInteger("bufferMemoryBytes", bufferMemoryBytes, 1, Number.MAX_SAFE_INTEGER);
+  if (clusterId !== undefined && clusterId === "") throw new TidemarkError("INVALID_REQUEST", "clusterId is empty");
+}
+
+/** @throws TidemarkError INVALID_CONFIG */
+export function checkTopicOptions(topic: string, options: TopicOptions): void {
+  try {
+    checkChoice("flush", options.flush, ["none", "always"]);
+    checkChoice("compression", options.compression, ["none", "gzip"]);
+    // A segment has to hold at least one small batch.
+    checkInteger("segmentBytes", options.segmentBytes, SEGMENT_BYTES_MIN, SEGMENT_BYTES_MAX);
+    checkInteger("maxMessageBytes", options.maxMessageBytes, SEGMENT_BYTES_MIN, INT32_MAX);
+  } catch (error) {
+    if (!(error instanceof TidemarkError)) throw error;
+    throw new TidemarkError("INVALID_CONFIG", `topic "${topic}": ${error.message}`, { topic });
+  }
+}
+
+/** Room for a batch of one record with a little content. */
+const SEGMENT_BYTES_MIN = 128;
+
+function checkChoice(name: string, value: string | undefined, choices: readonly string[]): void {
+  if (value === undefined || choices.includes(value)) return;
+  throw new TidemarkError("INVALID_REQUEST", `${name} is one of ${choices.join(", ")}, not ${value}`);
+}
+
+function checkInteger(name: string, value: number | undefined, min: number, max: number): void {
+  if (value === undefined || (Number.isInteger(value) && value >= min && value <= max)) return;
+  throw new TidemarkError("INVALID_REQUEST", `${name} is an integer in ${min}..${max}, not ${value}`);
+}
+
+/** What topics of this node are made with. */
+export function defaultsOf({ flush = "always" }: TidemarkOptions): TopicConfig {
+  return { ...DEFAULT_LOG_CONFIG, flush, compression: "none" };
+}
+
+/** `base` with the options that are given. */
+export function configOf(base: TopicConfig, options: TopicOptions): TopicConfig {
+  return {
+    segmentBytes: options.segmentBytes ?? base.segmentBytes,
+    indexIntervalBytes: base.indexIntervalBytes,
+    maxMessageBytes: options.maxMessageBytes ?? base.maxMessageBytes,
+    flush: options.flush ?? base.flush,
+    compression: options.compression ?? base.compression,
+  };
+}
+
+export function isSameConfig(a: TopicConfig, b: TopicConfig): boolean {
+  return (
+    a.segmentBytes === b.segmentBytes &&
+    a.indexIntervalBytes === b.indexIntervalBytes &&
+    a.maxMessageBytes === b.maxMessageBytes &&
+    a.flush === b.flush &&
+    a.compression === b.compression
+  );
+}

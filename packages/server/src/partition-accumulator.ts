@@ -1,0 +1,285 @@
+import { fail, WorkerError } from "@tidemark/base";
+import type { WorkerPool } from "@tidemark/base";
+import { LogError } from "@tidemark/log";
+import type { AppendResult, PartitionLog } from "@tidemark/log";
+import {
+  compressPayload,
+  encodeBatch,
+  encodedRecordBytes,
+  incrementSequence,
+  RECORD_BATCH_OVERHEAD,
+  recordsSection,
+  scanBatch,
+  withCompressedPayload,
+} from "@tidemark/wire";
+import type { CompressionCodec, RecordInput } from "@tidemark/wire";
+import { TidemarkError } from "./error.ts";
+
+/** Batches of one partition that are with the log at a time: as many as a log remembers of a producer. */
+export const BATCHES_IN_FLIGHT_MAX = 5;
+
+/** A payload of at least this many bytes is compressed by the pool; below, the hand-over would cost more than it frees. */
+export const COMPRESS_IN_POOL_BYTES_MIN = 4 * 1024;
+
+/** Never raised: a new producer id comes with every open. */
+const PRODUCER_EPOCH = 0;
+
+export interface AccumulatorOptions {
+  readonly topic: string;
+  readonly partition: number;
+  readonly log: Pick<PartitionLog, "append">;
+  readonly workers: WorkerPool;
+  readonly producerId: number;
+  readonly compression: CompressionCodec;
+  /** A batch takes records of several appends up to this size; one append's own records may make it larger. */
+  readonly batchBytes: number;
+  /** No batch is larger. */
+  readonly batchBytesMax: number;
+}
+
+/** Consecutive records of one append in one batch. */
+interface Part {
+  readonly count: number;
+  readonly onAppended: (baseOffset: number) => void;
+  readonly onFailed: (error: unknown) => void;
+}
+
+interface ProducerBatch {
+  readonly records: RecordInput[];
+  readonly parts: Part[];
+  readonly baseTimestamp: number;
+  /** Exact, uncompressed. */
+  sizeBytes: number;
+}
+
+/**
+ * Records of one partition on their way into batches, and the batches on their way into the log.
+ *
+ * A batch goes out at the end of the turn of the event loop in which its first record came if nothing is with the log;
+ * otherwise it grows until it is full or something comes back. So appends that nobody awaits one by one fill batches, and a lone append
+ * does not wait.
+ *
+ * Sequences: batches are numbered as they go out. If one fails, those behind it are refused by the log (their sequence
+ * leaves a gap) and fail with it; nothing goes out until all have come back, and then the numbers go on behind the last
+ * batch that the log has. So no sequence is ever skipped.
+ *
+ * Source: apache/kafka clients/.../producer/internals/RecordAccumulator.java, TransactionManager.java
+ */
+export class PartitionAccumulator {
+  readonly #options: AccumulatorOptions;
+  /** Oldest first; all but the last are full. */
+  #batches: ProducerBatch[] = [];
+  #inFlightCount = 0;
+  #isDrainScheduled = false;
+  /** First failure since the last time nothing was in flight. */
+  #failure: { readonly error: unknown } | undefined;
+  #nextSequence = 0;
+  /** Behind the last batch that the log acknowledged. */
+  #acknowledgedSequence = 0;
+  /** Resolves when the batch before has taken its place in the log's queue. */
+  #handedOver: Promise<void> = Promise.resolve();
+
+  constructor(options: AccumulatorOptions) {
+    this.#options = options;
+  }
+
+  /** Adds one record. Exactly one of the callbacks is called, later. The record must fit into a batch. */
+  add(record: RecordInput, onAppended: (offset: number) => void, onFailed: (error: unknown) => void): void {
+    const last = this.#batches.at(-1);
+    const part: Part = { count: 1, onAppended, onFailed };
+    if (last !== undefined) {
+      const bytes = encodedRecordBytes(record, last.baseTimestamp, last.records.length);
+      if (last.sizeBytes + bytes <= Math.min(this.#options.batchBytes, this.#options.batchBytesMax)) {
+        last.records.push(record);
+        last.parts.push(part);
+        last.sizeBytes += bytes;
+        return;
+      }
+    }
+    this.#open([record], singleBatchBytes(record), part);
+  }
+
+  /**
+   * Adds records that stay in order and next to each other: into the batch being filled if all fit there, else into batches
+   * of their own, as few as `batchBytesMax` allows. Each record must fit into a batch.
+   * @param onAppended called for each run of them that shares a batch, in order
+   */
+  addMany(
+    records: readonly RecordInput[],
+    onAppended: (firstIndex: number, count: number, baseOffset: number) => void,
+    onFailed: (error: unknown) => void,
+  ): void {
+    if (
+      this.#joinLast(records, {
+        count: records.length,
+        onAppended: (base) => onAppended(0, records.length, base),
+        onFailed,
+      })
+    )
+      return;
+    let from = 0;
+    while (from < records.length) {
+      const { count, sizeBytes } = longestBatch(records, from, this.#options.batchBytesMax);
+      const firstIndex = from;
+      const part: Part = { count, onAppended: (base) => onAppended(firstIndex, count, base), onFailed };
+      this.#open(records.slice(from, from + count), sizeBytes, part);
+      from += count;
+    }
+  }
+
+  #joinLast(records: readonly RecordInput[], part: Part): boolean {
+    const last = this.#batches.at(-1);
+    if (last === undefined) return false;
+    let sizeBytes = last.sizeBytes;
+    let delta = last.records.length;
+    const limitBytes = Math.min(this.#options.batchBytes, this.#options.batchBytesMax);
+    for (const record of records) {
+      sizeBytes += encodedRecordBytes(record, last.baseTimestamp, delta);
+      if (sizeBytes > limitBytes) return false;
+      delta += 1;
+    }
+    for (const record of records) last.records.push(record);
+    last.parts.push(part);
+    last.sizeBytes = sizeBytes;
+    return true;
+  }
+
+  #open(records: RecordInput[], sizeBytes: number, part: Part): void {
+    this.#batches.push({ records, parts: [part], baseTimestamp: records[0]?.timestamp ?? -1, sizeBytes });
+    void this.#drainSoon();
+  }
+
+  /** Callers of the same turn share the batch. */
+  async #drainSoon(): Promise<void> {
+    if (this.#isDrainScheduled) return;
+    this.#isDrainScheduled = true;
+    await Promise.resolve();
+    this.#isDrainScheduled = false;
+    this.#drain();
+  }
+
+  #drain(): void {
+    while (this.#failure === undefined && this.#inFlightCount < BATCHES_IN_FLIGHT_MAX) {
+      const [batch] = this.#batches;
+      if (batch === undefined) return;
+      const isFull = this.#batches.length > 1 || batch.sizeBytes >= this.#options.batchBytes;
+      if (!isFull && this.#inFlightCount > 0) return;
+      this.#batches.shift();
+      void this.#send(batch);
+    }
+  }
+
+  /** Never rejects: what goes wrong is told to the batch's appends. */
+  async #send(batch: ProducerBatch): Promise<void> {
+    const baseSequence = this.#nextSequence;
+    const endSequence = incrementSequence(baseSequence, batch.records.length);
+    this.#nextSequence = endSequence;
+    this.#inFlightCount += 1;
+    let result: AppendResult;
+    try {
+      result = await this.#append(batch, baseSequence);
+    } catch (error) {
+      this.#failure ??= { error };
+      const told = isSequenceGap(error) ? this.#failure.error : error;
+      for (const { onFailed } of batch.parts) onFailed(told);
+      this.#afterReturn();
+      return;
+    }
+    this.#acknowledgedSequence = endSequence;
+    let partBaseOffset: number = result.baseOffset;
+    for (const { count, onAppended } of batch.parts) {
+      onAppended(partBaseOffset);
+      partBaseOffset += count;
+    }
+    this.#afterReturn();
+  }
+
+  #afterReturn(): void {
+    this.#inFlightCount -= 1;
+    if (this.#failure !== undefined && this.#inFlightCount === 0) {
+      this.#failure = undefined;
+      this.#nextSequence = this.#acknowledgedSequence;
+    }
+    this.#drain();
+  }
+
+  /** Without compression the batch takes its place in the log's queue before this returns to its caller. */
+  async #append(batch: ProducerBatch, baseSequence: number): Promise<AppendResult> {
+    const { log, producerId, compression } = this.#options;
+    const encoded = encodeBatch(batch.records, { producerId, producerEpoch: PRODUCER_EPOCH, baseSequence });
+    if (encoded.length !== batch.sizeBytes)
+      fail("a batch is as large as its records", { is: encoded.length, was: batch.sizeBytes });
+    if (compression === "none") return refuseDuplicate(await log.append(encoded, { origin: "local" }), this.#options);
+    const previousHandedOver = this.#handedOver;
+    let handedOver: () => void = () => undefined;
+    this.#handedOver = new Promise((resolve) => {
+      handedOver = resolve;
+    });
+    let appended: Promise<AppendResult>;
+    try {
+      const compressed = await this.#compress(encoded);
+      await previousHandedOver;
+      appended = log.append(compressed, { origin: "local" });
+    } finally {
+      handedOver();
+    }
+    return refuseDuplicate(await appended, this.#options);
+  }
+
+  /** The batch compressed, or as it is when that is smaller or the pool fails: compression is a saving, not a promise. */
+  async #compress(batch: Uint8Array): Promise<Uint8Array> {
+    const scan = scanBatch(batch, 0);
+    if (scan.type !== "batch") return fail("our own batch can be read", { type: scan.type });
+    const payload = recordsSection(batch, scan.header);
+    let compressed: Uint8Array;
+    if (payload.length < COMPRESS_IN_POOL_BYTES_MIN) {
+      compressed = compressPayload("gzip", payload);
+    } else {
+      try {
+        // A copy: what is handed to the pool may not be touched again, and the batch around it still may be needed.
+        const input = { codec: "gzip", payload: new Uint8Array(payload), level: undefined } as const;
+        compressed = await this.#options.workers.run("compress", input);
+      } catch (error) {
+        if (!(error instanceof WorkerError)) throw error;
+        return batch;
+      }
+    }
+    return compressed.length < payload.length ? withCompressedPayload(batch, "gzip", compressed) : batch;
+  }
+}
+
+/** Size of a batch with this one record. */
+export function singleBatchBytes(record: RecordInput): number {
+  return RECORD_BATCH_OVERHEAD + encodedRecordBytes(record, record.timestamp, 0);
+}
+
+/** How many of `records` from index `from` fit into one batch (at least one), and its size. */
+function longestBatch(
+  records: readonly RecordInput[],
+  from: number,
+  limitBytes: number,
+): { readonly count: number; readonly sizeBytes: number } {
+  const baseTimestamp = records[from]?.timestamp ?? fail("a batch has at least one record", { from });
+  let sizeBytes = RECORD_BATCH_OVERHEAD;
+  let count = 0;
+  for (let at = from; at < records.length; at += 1) {
+    const record = records[at];
+    if (record === undefined) break;
+    const bytes = encodedRecordBytes(record, baseTimestamp, count);
+    if (count > 0 && sizeBytes + bytes > limitBytes) break;
+    sizeBytes += bytes;
+    count += 1;
+  }
+  return { count, sizeBytes };
+}
+
+/** A batch sent for the first time is no duplicate. If the log takes it for one, it was not written, and that must not pass for an ack. */
+function refuseDuplicate(result: AppendResult, { topic, partition, producerId }: AccumulatorOptions): AppendResult {
+  if (!result.duplicate) return result;
+  const message = `${topic}-${partition}: producer id ${producerId} is used by somebody else; reopen the log for a new one`;
+  throw new TidemarkError("DUPLICATE_SEQUENCE_NUMBER", message, { topic, partition });
+}
+
+function isSequenceGap(error: unknown): boolean {
+  return error instanceof LogError && error.code === "OUT_OF_ORDER_SEQUENCE_NUMBER";
+}

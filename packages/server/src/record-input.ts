@@ -1,0 +1,60 @@
+import { encodeUtf8 } from "@tidemark/base";
+import type { RecordHeader, RecordInput } from "@tidemark/wire";
+import { TidemarkError } from "./error.ts";
+
+/** Text is stored as UTF-8. */
+export type Bytes = string | Uint8Array;
+
+/** A record to be appended. The bytes are copied before `append` returns; the caller may reuse them. */
+export interface RecordToAppend {
+  /** Decides the partition, unless one is named. Default `null`. */
+  readonly key?: Bytes | null;
+  readonly value: Bytes | null;
+  /** By name, or as a list where order or repeated names matter. */
+  readonly headers?:
+    | Readonly<Record<string, Bytes | null>>
+    | readonly { readonly key: string; readonly value: Bytes | null }[];
+  /** Unix time in ms, an integer of at least 0. Default: now. */
+  readonly timestamp?: number;
+}
+
+/** 2^53 - 2: the largest of which every difference is exact. */
+const TIMESTAMP_MAX = Number.MAX_SAFE_INTEGER - 1;
+
+/**
+ * The record as the encoder wants it, in memory of its own.
+ * @throws TidemarkError INVALID_REQUEST, INVALID_TIMESTAMP
+ */
+export function toRecordInput(record: RecordToAppend, nowMs: number): RecordInput {
+  if (typeof record !== "object" || record === null) throw wrong("a record is an object with a value");
+  const { timestamp = nowMs } = record;
+  if (!(Number.isInteger(timestamp) && timestamp >= 0 && timestamp <= TIMESTAMP_MAX)) {
+    throw new TidemarkError("INVALID_TIMESTAMP", `timestamp ${timestamp} is not an integer in 0..2^53 - 2`);
+  }
+  const key = toBytes(record.key ?? null, "key");
+  const value = toBytes(record.value, "value");
+  return record.headers === undefined
+    ? { key, value, timestamp }
+    : { key, value, timestamp, headers: toHeaders(record.headers) };
+}
+
+function toBytes(value: Bytes | null, what: string): Uint8Array | null {
+  if (value === null) return null;
+  if (typeof value === "string") return encodeUtf8(value);
+  if (value instanceof Uint8Array) return new Uint8Array(value);
+  throw wrong(`the ${what} of a record is a string, a Uint8Array or null, not ${typeof value}`);
+}
+
+function toHeaders(headers: NonNullable<RecordToAppend["headers"]>): readonly RecordHeader[] {
+  if (!Array.isArray(headers)) {
+    return Object.entries(headers).map(([key, value]) => ({ key, value: toBytes(value, `header "${key}"`) }));
+  }
+  return (headers as readonly { readonly key: string; readonly value: Bytes | null }[]).map(({ key, value }) => {
+    if (typeof key !== "string") throw wrong("the key of a header is a string");
+    return { key, value: toBytes(value, `header "${key}"`) };
+  });
+}
+
+function wrong(message: string): TidemarkError {
+  return new TidemarkError("INVALID_REQUEST", message);
+}
