@@ -1,7 +1,7 @@
 import { encodeUtf8, decodeUtf8, toLeaderEpoch, toOffset } from "@tidemark/base";
 import { encodeLeaderEpochCheckpoint } from "@tidemark/epoch-cache";
 import { describe, expect, test } from "vitest";
-import { LogError } from "./error.ts";
+import type { LogError } from "./error.ts";
 import { batchOf, concat, DIRECTORY, LogFixture, recordsOf, storedBatch } from "./log.fixture.ts";
 import type { PartitionLog } from "./partition-log.ts";
 import { segmentFileName } from "./file-names.ts";
@@ -10,13 +10,6 @@ const FIRST_LOG = segmentFileName(toOffset(0), ".log");
 
 async function appendEach(log: PartitionLog, ...values: readonly string[][]): Promise<void> {
   for (const batch of values) await log.append(batchOf(batch), { origin: "local" });
-}
-
-function entry(
-  epoch: number,
-  startOffset: number,
-): { epoch: ReturnType<typeof toLeaderEpoch>; startOffset: ReturnType<typeof toOffset> } {
-  return { epoch: toLeaderEpoch(epoch), startOffset: toOffset(startOffset) };
 }
 
 function epochsOf(log: PartitionLog): string {

@@ -3,7 +3,9 @@ import type { Clock, FileHandle, FileSystem, Offset } from "@tidemark/base";
 import { DirectIo } from "./direct-io.ts";
 import { LOG_SUFFIX, OFFSET_INDEX_SUFFIX, segmentFileName, SIDE_FILE_SUFFIXES } from "./file-names.ts";
 import { OffsetIndex, OFFSET_INDEX_ENTRY_BYTES } from "./offset-index.ts";
+import { LogError } from "./error.ts";
 import { walkSegment } from "./segment-walk.ts";
+import type { WalkEnd } from "./segment-walk.ts";
 
 /**
  * One `.log` file with its offset index.
@@ -207,7 +209,7 @@ export class LogSegment {
       for (;;) {
         let found: number | undefined;
         const toBytes = skip.find((range) => range.fromBytes >= fromBytes)?.fromBytes ?? this.sizeBytes;
-        await walkSegment({
+        const end = await walkSegment({
           io: this.io,
           file,
           fromBytes,
@@ -220,6 +222,8 @@ export class LogSegment {
           },
         });
         if (found !== undefined) return found;
+        // The bytes up to here were whole batches once: a file that changed must not look like the end of the log.
+        if (end.type !== "end") throw this.#unreadable(end);
         fromBytes = afterDamage(toBytes, skip);
         if (fromBytes >= this.sizeBytes || fromBytes === toBytes) return undefined;
       }
@@ -262,6 +266,20 @@ export class LogSegment {
     const file = this.#file;
     this.#file = undefined;
     await file?.close();
+  }
+
+  #unreadable(end: WalkEnd): LogError {
+    const reason = end.type === "corrupt" ? end.reason : "incomplete";
+    const { path } = this;
+    const { positionBytes } = end;
+    return new LogError({
+      code: "CORRUPT_MESSAGE",
+      path,
+      positionBytes,
+      fromOffset: undefined,
+      toOffset: undefined,
+      reason,
+    });
   }
 
   async #open(): Promise<FileHandle> {

@@ -1,0 +1,221 @@
+import { toLeaderEpoch, toOffset } from "@tidemark/base";
+import { SimulatedDisk, SimulatedEnvironment } from "@tidemark/simulator";
+import { describe, expect, test } from "vitest";
+import { UNFLUSHED_BYTES_MAX } from "./config.ts";
+import { LogError } from "./error.ts";
+import { batchesIn, batchOf, LogFixture, recordsOf, storedBatch } from "./log.fixture.ts";
+
+async function failureOf(promise: Promise<unknown>): Promise<string> {
+  try {
+    await promise;
+  } catch (error) {
+    if (error instanceof LogError && error.type.code === "KAFKA_STORAGE_ERROR") return error.type.failure;
+    throw error;
+  }
+  return "none";
+}
+
+const FIRST_LOG = "00000000000000000000.log";
+
+async function usedBytes(fixture: LogFixture): Promise<number> {
+  let bytes = 0;
+  for (const name of await fixture.fileNames()) bytes += (await fixture.readFile(name)).length;
+  return bytes;
+}
+
+describe("a full disk", () => {
+  test("BR-014 what did not fit is cut back, the log stays online, and later appends follow right behind", async () => {
+    for (const flush of ["always", "none"] as const) {
+      const batch = batchOf(["x".repeat(200)]);
+      for (let space = 0; space < 2 * batch.length; space += 7) {
+        const fixture = new LogFixture({ flush }, new SimulatedEnvironment({ seed: space }));
+        const log = await fixture.open();
+        await log.append(batch, { origin: "local" });
+        const used = await usedBytes(fixture);
+        fixture.disk.limits.capacityBytes = used + space;
+        const answers = await Promise.allSettled(
+          Array.from({ length: 10 }, () => log.append(batch, { origin: "local" })),
+        );
+        expect(answers.map(({ status }) => status)).toEqual(Array.from({ length: 10 }, () => "rejected"));
+        expect(await failureOf(log.append(batch, { origin: "local" }))).toBe(space < batch.length ? "ENOSPC" : "none");
+        const end = log.logEndOffset;
+        expect((await fixture.readFile(FIRST_LOG)).length).toBe(end * batch.length);
+        fixture.disk.limits.capacityBytes = Number.POSITIVE_INFINITY;
+        await log.append(batchOf(["after"]), { origin: "local" });
+        expect((await recordsOf(log)).at(-1)).toBe(`${end}:after`);
+        expect(batchesIn(await fixture.readFile(FIRST_LOG))).toHaveLength(end + 1);
+      }
+    }
+  });
+
+  test("a producer's refused batch can be sent again with the same sequence", async () => {
+    const fixture = new LogFixture();
+    const log = await fixture.open();
+    const fault = fixture.disk.inject({ operation: "write", path: ".log", code: "ENOSPC", written: "part" });
+    const batch = batchOf(["a"], { id: 1, sequence: 0 });
+    expect(await failureOf(log.append(batch, { origin: "client" }))).toBe("ENOSPC");
+    fault.cancel();
+    expect(await log.append(batch, { origin: "client" })).toEqual({ baseOffset: 0, lastOffset: 0, duplicate: false });
+  });
+
+  test("no room for the next segment: nothing is lost, and the roll happens when there is room", async () => {
+    const fixture = new LogFixture({ segmentBytes: 100 });
+    const log = await fixture.open();
+    await log.append(batchOf(["a"]), { origin: "local" });
+    const fault = fixture.disk.inject({ operation: "open", path: /00001\.(log|index)$/, code: "ENOSPC", count: 2 });
+    expect(await failureOf(log.append(batchOf(["b"]), { origin: "local" }))).toBe("ENOSPC");
+    expect(await failureOf(log.append(batchOf(["b"]), { origin: "local" }))).toBe("ENOSPC");
+    expect(fault.hits).toBe(2);
+    await log.append(batchOf(["c"]), { origin: "local" });
+    expect(await recordsOf(log)).toEqual(["0:a", "1:c"]);
+    expect(log.segments.map(({ baseOffset }) => baseOffset)).toEqual([0, 1]);
+  });
+
+  test("no room for a new epoch's entry: no batch of it is written", async () => {
+    const fixture = new LogFixture();
+    const log = await fixture.open({ epoch: 1 });
+    fixture.disk.inject({ operation: "write", path: "leader-epoch-checkpoint.tmp", code: "ENOSPC" });
+    expect(await failureOf(log.becomeLeader(toLeaderEpoch(2)))).toBe("ENOSPC");
+    expect(log.epochEntries).toEqual([{ epoch: 1, startOffset: 0 }]);
+    await log.append(batchOf(["a"]), { origin: "local" });
+    expect(batchesIn(await fixture.readFile(FIRST_LOG))[0]?.partitionLeaderEpoch).toBe(1);
+  });
+
+  test("in always mode what was refused does not come back after a power cut", async () => {
+    const fixture = new LogFixture();
+    const log = await fixture.open();
+    await log.append(batchOf(["a"]), { origin: "local" });
+    fixture.disk.inject({ operation: "write", path: ".log", code: "ENOSPC", written: "part" });
+    await failureOf(log.append(batchOf(["refused"]), { origin: "local" }));
+    for (const image of fixture.disk.enumerateCrashImages("any-subset")) {
+      const environment = new SimulatedEnvironment({ seed: 1 }, SimulatedDisk.fromImage(image));
+      const after = new LogFixture({}, environment);
+      expect(await recordsOf(await after.open())).toEqual(["0:a"]);
+      expect((await after.readFile(FIRST_LOG)).length).toBe(batchOf(["a"]).length);
+    }
+  });
+});
+
+describe("a disk that fails", () => {
+  test("BR-015 a failed sync is never repeated: the directory goes offline, nothing is acknowledged, reads go on", async () => {
+    const fixture = new LogFixture();
+    const log = await fixture.open();
+    await log.append(batchOf(["a"]), { origin: "local" });
+    const fault = fixture.disk.inject({ operation: "sync", path: ".log", code: "EIO", pages: "new" });
+    const answers = await Promise.allSettled(
+      ["b", "c"].map((value) => log.append(batchOf([value]), { origin: "local" })),
+    );
+    expect(answers.map(({ status }) => status)).toEqual(["rejected", "rejected"]);
+    expect(fault.hits).toBe(1);
+    const syncs = fixture.disk.history.filter(({ type }) => type === "sync").length;
+    expect(await failureOf(log.append(batchOf(["d"]), { origin: "local" }))).toBe("SYNC_FAILED");
+    expect(await failureOf(log.flush())).toBe("SYNC_FAILED");
+    expect(await failureOf(log.truncateTo(toOffset(0)))).toBe("SYNC_FAILED");
+    expect(fixture.disk.history.filter(({ type }) => type === "sync").length).toBe(syncs);
+    expect([fixture.logDirectory.isOnline, log.flushedEndOffset]).toEqual([false, 1]);
+    expect(
+      (await log.read({ fromOffset: toOffset(0), maxBytes: 1, limitOffset: toOffset(1) })).bytes.length,
+    ).toBeGreaterThan(0);
+    expect(await log.close()).toBe(false);
+  });
+
+  test.each([
+    ["write", FIRST_LOG],
+    ["sync", FIRST_LOG],
+    ["syncDirectory", /orders-0$/],
+    ["open", /00001\.log$/],
+  ] as const)("EIO on %s takes the directory offline and no later append is acknowledged", async (operation, path) => {
+    const fixture = new LogFixture({ segmentBytes: 100 });
+    const log = await fixture.open();
+    fixture.disk.inject({ operation, path, code: "EIO" });
+    const answers: string[] = [];
+    for (let at = 0; at < 4; at += 1) answers.push(await failureOf(log.append(batchOf(["a"]), { origin: "local" })));
+    expect(fixture.logDirectory.isOnline).toBe(false);
+    const firstFailure = answers.findIndex((answer) => answer !== "none");
+    expect(firstFailure).toBeGreaterThan(-1);
+    expect(answers.slice(firstFailure)).not.toContain("none");
+  });
+
+  test("a partition whose directory is offline does not hold up or harm one in another directory", async () => {
+    const environment = new SimulatedEnvironment({ seed: 1 });
+    const first = new LogFixture({}, environment);
+    const log = await first.open();
+    first.disk.inject({ operation: "sync", path: ".log", code: "EIO" });
+    expect(await failureOf(log.append(batchOf(["a"]), { origin: "local" }))).toBe("SYNC_FAILED");
+    const second = new LogFixture({}, new SimulatedEnvironment({ seed: 2 }));
+    expect((await (await second.open()).append(batchOf(["a"]), { origin: "local" })).baseOffset).toBe(0);
+  });
+
+  test("a read that fails is a typed error, never a short answer", async () => {
+    const fixture = new LogFixture();
+    const log = await fixture.open();
+    await log.append(batchOf(["a"]), { origin: "local" });
+    fixture.disk.inject({ operation: "read", path: ".log", code: "EIO" });
+    expect(await failureOf(log.read({ fromOffset: toOffset(0), maxBytes: 1000 }))).toBe("IO_ERROR");
+    expect(await recordsOf(log)).toEqual(["0:a"]);
+    const file = await fixture.disk.open(`data/orders-0/${FIRST_LOG}`, "write");
+    await file.truncate(20);
+    await expect(log.read({ fromOffset: toOffset(0), maxBytes: 1000 })).rejects.toThrow("CORRUPT_MESSAGE");
+  });
+
+  test("a close that cannot flush says so", async () => {
+    const fixture = new LogFixture({ flush: "none" });
+    const log = await fixture.open();
+    await log.append(batchOf(["a"]), { origin: "local" });
+    fixture.disk.inject({ operation: "sync", path: ".log", code: "EIO" });
+    expect(await log.close()).toBe(false);
+  });
+
+  test("an error while opening closes what was opened and is typed", async () => {
+    const fixture = new LogFixture();
+    await (await fixture.open()).close();
+    fixture.kill();
+    fixture.disk.inject({ operation: "open", path: FIRST_LOG, code: "EACCES", count: Number.POSITIVE_INFINITY });
+    expect(await failureOf(fixture.open())).toBe("IO_ERROR");
+    expect(fixture.disk.openFileCount).toBe(0);
+  });
+});
+
+describe("short reads and writes", () => {
+  test("all transfers may be short: nothing changes", async () => {
+    const environment = new SimulatedEnvironment({ seed: 3, disk: { shortTransferOneIn: 2 } });
+    const fixture = new LogFixture({ segmentBytes: 2000, indexIntervalBytes: 300 }, environment);
+    const log = await fixture.open();
+    const values = Array.from({ length: 60 }, (_, at) => `${at}`.repeat(at));
+    for (const value of values) await log.append(batchOf([value]), { origin: "local" });
+    expect(await recordsOf(log)).toEqual(values.map((value, offset) => `${offset}:${value}`));
+    fixture.kill();
+    expect(await recordsOf(await fixture.open())).toEqual(values.map((value, offset) => `${offset}:${value}`));
+  });
+});
+
+describe("bounds", () => {
+  test("the recovery point never lags more than UNFLUSHED_BYTES_MAX and a group, in either mode", async () => {
+    for (const flush of ["always", "none"] as const) {
+      const fixture = new LogFixture(
+        { flush, maxMessageBytes: 9_000_000 },
+        new SimulatedEnvironment({ seed: 1, disk: { keepsHistory: false } }),
+      );
+      const log = await fixture.open({ epoch: "none" });
+      const bytes = storedBatch(["x".repeat(8_000_000)], 0, 0);
+      let written = 0;
+      for (let at = 0; at < 10; at += 1) {
+        await log.appendAsFollower(storedBatch(["x".repeat(8_000_000)], at, 0));
+        written += bytes.length;
+      }
+      await new Promise((resolve) => setTimeout(resolve, 1));
+      expect(written).toBeGreaterThan(UNFLUSHED_BYTES_MAX);
+      expect(log.recoveryPoint).toBeGreaterThan(0);
+    }
+  });
+
+  test("files that stay open are few, however many segments are read", async () => {
+    const fixture = new LogFixture({ segmentBytes: 80 });
+    const log = await fixture.open();
+    for (let at = 0; at < 100; at += 1) await log.append(batchOf(["a"]), { origin: "local" });
+    expect(await recordsOf(log)).toHaveLength(100);
+    expect(fixture.disk.openFileCount).toBeLessThan(20);
+    await log.close();
+    expect(fixture.disk.openFileCount).toBe(0);
+  });
+});
