@@ -1,9 +1,11 @@
 import { mkdir } from "node:fs/promises";
+import { resolve } from "node:path";
 import type { RootDatabase } from "lmdb";
 import { open } from "lmdb";
 import type { State, StatePut } from "@tidemark/base";
-import { fail, joinPath } from "@tidemark/base";
+import { directoryOf, fail, joinPath } from "@tidemark/base";
 import { findLmdbDamage } from "./lmdb-file.ts";
+import { NodeFileSystem } from "./node-file-system.ts";
 import { StateError } from "./state-error.ts";
 
 /** UTF-16 code units in a key at most: lmdb takes 1978 bytes. */
@@ -46,7 +48,7 @@ export class LmdbState implements State {
    */
   static async open(directory: string): Promise<LmdbState> {
     try {
-      await mkdir(directory, { recursive: true });
+      const firstMade = await mkdir(directory, { recursive: true });
       const damage = findLmdbDamage(joinPath(directory, "data.mdb"));
       if (damage !== undefined) throw new StateError("CORRUPT", directory, damage);
       // Batching by event turns would leave a rejected promise of its own behind when a commit fails, which ends the process.
@@ -57,6 +59,7 @@ export class LmdbState implements State {
         overlappingSync: false,
         eventTurnBatching: false,
       });
+      await syncNames(directory, firstMade);
       return new LmdbState(directory, database);
     } catch (error) {
       throw toStateError(error, directory, "open");
@@ -150,6 +153,17 @@ export class LmdbState implements State {
 
   #checkOpen(): void {
     if (this.#closed !== undefined) throw new StateError("CLOSED", this.#directory, "used after close");
+  }
+}
+
+/** Makes the name of the database durable, and those of the directories made for it: lmdb syncs the file's content only. */
+async function syncNames(directory: string, firstMade: string | undefined): Promise<void> {
+  const files = new NodeFileSystem();
+  await files.syncDirectory(directory);
+  if (firstMade === undefined) return;
+  const top = directoryOf(resolve(firstMade));
+  for (let made = resolve(directory); made !== top && made !== "/"; made = directoryOf(made)) {
+    await files.syncDirectory(directoryOf(made));
   }
 }
 

@@ -1,0 +1,124 @@
+import { mkdtemp, readFile, rename, rm, stat, truncate, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { afterEach, beforeEach, describe, expect, test } from "vitest";
+import { encodeUtf8, InvariantError, joinPath } from "@tidemark/base";
+import { LmdbState } from "./lmdb-state.ts";
+
+const PAGE_BYTES = 4096;
+let root: string;
+let directory: string;
+let dataPath: string;
+
+beforeEach(async () => {
+  root = await mkdtemp(joinPath(tmpdir(), "tidemark-state-"));
+  directory = joinPath(root, "state");
+  dataPath = joinPath(directory, "data.mdb");
+});
+
+afterEach(async () => {
+  await rm(root, { recursive: true, force: true });
+});
+
+function key(index: number): string {
+  return `recovery-point/topic-${index}`;
+}
+
+/** A closed database of several levels, with values on overflow pages and pages that were freed. */
+async function writeDatabase(): Promise<void> {
+  const state = await LmdbState.open(directory);
+  for (let round = 0; round < 4; round++) {
+    await state.commit(
+      Array.from({ length: 1000 }, (_, index) => ({ key: key(index), value: new Uint8Array(8).fill(round) })),
+      { sync: true },
+    );
+  }
+  await state.commit([{ key: "large", value: new Uint8Array(50_000) }], { sync: true });
+  await state.commit(
+    Array.from({ length: 400 }, (_, index) => ({ key: key(index), value: undefined })),
+    { sync: true },
+  );
+  await state.close();
+}
+
+test("a sound database of several levels opens again and again", async () => {
+  await writeDatabase();
+  for (let round = 0; round < 3; round++) {
+    const state = await LmdbState.open(directory);
+    expect(state.keys("recovery-point/")).toHaveLength(600);
+    expect(state.get("large")).toHaveLength(50_000);
+    await state.commit([{ key: "round", value: Uint8Array.of(round) }], { sync: false });
+    await state.close();
+  }
+});
+
+describe("a database that is none", () => {
+  const damages: [string, (content: Buffer) => Buffer][] = [
+    ["overwritten with noise", (content) => Buffer.alloc(content.length, 0x5a)],
+    ["a text file", () => Buffer.from("not a database\n")],
+    ["all zeros", (content) => Buffer.alloc(content.length)],
+    ["cut inside the meta pages", (content) => content.subarray(0, PAGE_BYTES + 40)],
+    ["cut behind the meta pages", (content) => content.subarray(0, 2 * PAGE_BYTES)],
+    ["cut in half", (content) => content.subarray(0, content.length / 2)],
+    ["noise behind the meta pages", (content) => Buffer.from(content).fill(0x5a, 2 * PAGE_BYTES)],
+    ["zeros behind the meta pages", (content) => Buffer.from(content).fill(0, 2 * PAGE_BYTES)],
+  ];
+
+  test.each(damages)(
+    "%s: StateError CORRUPT, the file as it was, and an empty state once it is moved aside",
+    async (_, damage) => {
+      await writeDatabase();
+      const damaged = damage(await readFile(dataPath));
+      await writeFile(dataPath, damaged);
+      await expect(LmdbState.open(directory)).rejects.toMatchObject({
+        name: "StateError",
+        code: "CORRUPT",
+        path: directory,
+      });
+      expect((await readFile(dataPath)).equals(damaged)).toBe(true);
+      await rename(directory, `${directory}.damaged`);
+      const state = await LmdbState.open(directory);
+      expect(state.keys("")).toEqual([]);
+      await state.close();
+    },
+  );
+
+  test("an empty file is a new database", async () => {
+    await writeDatabase();
+    await truncate(dataPath, 0);
+    const state = await LmdbState.open(directory);
+    expect(state.keys("")).toEqual([]);
+    await state.close();
+  });
+
+  test("a path that cannot be a directory is IO, with the system's reason", async () => {
+    await writeFile(directory, "a file");
+    await expect(LmdbState.open(directory)).rejects.toMatchObject({ code: "IO", cause: { code: "EEXIST" } });
+  });
+});
+
+test("a key must have 1 to 989 code units; nothing of a commit with another is applied", async () => {
+  const state = await LmdbState.open(directory);
+  const value = encodeUtf8("x");
+  await state.commit([{ key: "k".repeat(989), value }], { sync: false });
+  for (const bad of ["", "k".repeat(990)]) {
+    await expect(
+      state.commit(
+        [
+          { key: "good", value },
+          { key: bad, value },
+        ],
+        { sync: false },
+      ),
+    ).rejects.toThrow(InvariantError);
+    expect(() => state.get(bad)).toThrow(InvariantError);
+  }
+  expect(state.keys("")).toEqual(["k".repeat(989)]);
+  await state.close();
+});
+
+test("a directory whose name has a dot is still a directory", async () => {
+  const state = await LmdbState.open(`${directory}.v1`);
+  await state.commit([{ key: "a", value: encodeUtf8("x") }], { sync: true });
+  await state.close();
+  expect((await stat(joinPath(`${directory}.v1`, "data.mdb"))).isFile()).toBe(true);
+});
