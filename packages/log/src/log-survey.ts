@@ -2,7 +2,6 @@ import { toLeaderEpoch, toOffset } from "@tidemark/base";
 import type { Offset } from "@tidemark/base";
 import type { EpochEntry } from "@tidemark/epoch-cache";
 import type { BatchHeader } from "@tidemark/wire";
-import { isControlBatch } from "@tidemark/wire";
 import type { LogState } from "./log-state.ts";
 import type { OffsetIndex } from "./offset-index.ts";
 import { ProducerState } from "./producer-state.ts";
@@ -220,7 +219,7 @@ class Survey {
       });
       this.#lastEpoch = epoch;
     }
-    if (!isControlBatch(header)) this.#producers.remember(header, header.baseOffset);
+    this.#producers.remember(header, header.baseOffset);
     this.#endOffset = header.lastOffset + 1;
   }
 

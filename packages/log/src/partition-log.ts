@@ -2,7 +2,7 @@ import { fail, InvariantError, toOffset } from "@tidemark/base";
 import type { Clock, FileSystem, LeaderEpoch, Offset, State, WorkerPool } from "@tidemark/base";
 import type { EpochEndOffset, EpochEntry, LeaderEpochFileCache } from "@tidemark/epoch-cache";
 import type { BatchHeader } from "@tidemark/wire";
-import { readBatchHeader, stampBatch } from "@tidemark/wire";
+import { stampBatch } from "@tidemark/wire";
 import { checkClientRecords, checkFollowerBatches, checkLeaderBatch } from "./append-checks.ts";
 import type { BatchOrigin, FollowerBatches } from "./append-checks.ts";
 import { checkLogConfig, READ_RETRIES_MAX, SEALED_FILES_OPEN_MAX, UNFLUSHED_BYTES_MAX } from "./config.ts";
@@ -87,6 +87,8 @@ export class PartitionLog {
   #segments: readonly LogSegment[];
   #logStartOffset: Offset;
   #logEndOffset: Offset;
+  /** End of the last batch. Below the log end only after a truncation inside a batch, until the next append. */
+  #lastBatchEndOffset: Offset;
   #flushedEndOffset: Offset;
   #recoveryPoint: Offset;
   /** Epoch that this log leads in, or `undefined`: not the leader. */
@@ -123,6 +125,7 @@ export class PartitionLog {
     this.#segments = loaded.segments;
     this.#logStartOffset = loaded.logStartOffset;
     this.#logEndOffset = loaded.logEndOffset;
+    this.#lastBatchEndOffset = loaded.logEndOffset;
     this.#flushedEndOffset = loaded.flushedEndOffset;
     this.#recoveryPoint = loaded.recoveryPoint;
     this.#queue = new PartitionQueue((group) => this.#commit(group));
@@ -421,6 +424,7 @@ export class PartitionLog {
       outcome.answers.push({ entry, result: { baseOffset, lastOffset, duplicate: false } });
     }
     this.#logEndOffset = run.endOffset;
+    this.#lastBatchEndOffset = run.endOffset;
     this.#bytesAboveRecoveryPoint += run.sizeBytes;
   }
 
@@ -485,6 +489,7 @@ export class PartitionLog {
       this.#producers.remember(header, header.baseOffset);
     }
     this.#logEndOffset = toOffset(batches.lastOffset + 1);
+    this.#lastBatchEndOffset = this.#logEndOffset;
     this.#bytesAboveRecoveryPoint += batches.sizeBytes;
     await this.#afterWrite();
     this.#wakeWaiters();
@@ -535,7 +540,7 @@ export class PartitionLog {
       this.#flushedEndOffset = this.#logEndOffset;
       await this.#raiseRecoveryPoint(this.#logEndOffset);
     }
-    if (firstOffset > this.#logEndOffset) await this.#state.saveGapBefore(firstOffset);
+    if (firstOffset > this.#lastBatchEndOffset) await this.#state.saveGapBefore(firstOffset);
     const segment = await LogSegment.create(this.#files, this.#clock, this.directory, firstOffset);
     this.#isDirectoryDirty = true;
     this.#segments = [...this.#segments, segment];
@@ -587,8 +592,10 @@ export class PartitionLog {
     this.#wakeWaiters();
   }
 
-  async #raiseRecoveryPoint(offset: Offset): Promise<void> {
+  async #raiseRecoveryPoint(endOffset: Offset): Promise<void> {
     this.#bytesAboveRecoveryPoint = 0;
+    // Above the last batch there is nothing that a later open could find, and it would take that for a loss.
+    const offset = toOffset(Math.min(endOffset, this.#lastBatchEndOffset));
     if (offset <= this.#recoveryPoint || this.#damaged.length > 0) return;
     this.#recoveryPoint = offset;
     await this.#state.raiseRecoveryPoint(offset);
@@ -621,9 +628,9 @@ export class PartitionLog {
     const kept = this.#segments.slice(0, keptCount);
     const last = kept.at(-1) ?? fail("a segment holds the offset", { offset });
     const positionBytes = (await last.positionOf(offset, [])) ?? last.sizeBytes;
-    const startOfCut = await this.#baseOffsetAt(last, positionBytes, offset);
+    const rest = await this.#batchesBefore(kept, positionBytes);
     // The recovery point goes first: were it lowered after the cut, a crash in between would look like lost bytes.
-    const recoveryPoint = toOffset(Math.min(this.#recoveryPoint, startOfCut));
+    const recoveryPoint = toOffset(Math.min(this.#recoveryPoint, rest.endOffset));
     const logStartOffset = toOffset(Math.min(this.#logStartOffset, offset));
     if (logStartOffset < this.#logStartOffset) await this.#state.saveStart(logStartOffset, recoveryPoint);
     else if (recoveryPoint < this.#recoveryPoint) await this.#state.lowerRecoveryPoint(recoveryPoint);
@@ -638,8 +645,9 @@ export class PartitionLog {
     this.#epochs.truncateFromEnd(offset);
     await this.#epochs.flush();
     this.#logEndOffset = offset;
+    this.#lastBatchEndOffset = rest.endOffset;
     this.#flushedEndOffset = toOffset(Math.min(this.#flushedEndOffset, offset));
-    await this.#rebuildProducers();
+    this.#producers = rest.producers;
   }
 
   async #truncateFully(offset: Offset): Promise<void> {
@@ -656,6 +664,7 @@ export class PartitionLog {
     this.#segments = [segment];
     this.#logStartOffset = offset;
     this.#logEndOffset = offset;
+    this.#lastBatchEndOffset = offset;
     this.#flushedEndOffset = offset;
     this.#recoveryPoint = offset;
     this.#bytesAboveRecoveryPoint = 0;
@@ -667,34 +676,31 @@ export class PartitionLog {
     await segment.remove();
   }
 
-  /** Base offset of the batch at a position, or `otherwise` when none begins there. */
-  async #baseOffsetAt(segment: LogSegment, positionBytes: number, otherwise: Offset): Promise<Offset> {
-    if (positionBytes >= segment.sizeBytes) return otherwise;
-    const head = new Uint8Array(61);
-    await segment.use((file) => segment.io.read(file, head, positionBytes));
-    const scan = readBatchHeader(head, 0);
-    return scan.type === "batch" ? toOffset(Math.min(scan.header.baseOffset, otherwise)) : otherwise;
-  }
-
-  async #rebuildProducers(): Promise<void> {
+  /** Where the batches of `segments` end if the last segment is cut at `positionBytes`, and what their producers are then. */
+  async #batchesBefore(
+    segments: readonly LogSegment[],
+    positionBytes: number,
+  ): Promise<{ endOffset: Offset; producers: ProducerState }> {
     const producers = new ProducerState();
-    for (const segment of this.#segments) {
+    let endOffset = segments[0]?.baseOffset ?? fail("a log has a segment");
+    for (const segment of segments) {
       await segment.use((file) =>
         walkSegment({
           io: segment.io,
           file,
           fromBytes: 0,
-          toBytes: segment.sizeBytes,
+          toBytes: segment === segments.at(-1) ? positionBytes : segment.sizeBytes,
           verifyCrc: false,
           onBatch: (header: BatchHeader) => {
             producers.remember(header, header.baseOffset);
+            endOffset = toOffset(header.lastOffset + 1);
             return undefined;
           },
         }),
       );
       if (segment !== this.#active) await this.#noteSealed(segment);
     }
-    this.#producers = producers;
+    return { endOffset, producers };
   }
 
   // ---- tasks and failures --------------------------------------------------------------------------------------------
