@@ -6,5 +6,6 @@ export { BATCH_BYTES_DEFAULT, BUFFER_MEMORY_BYTES_DEFAULT } from "./options.ts";
 export type { TidemarkOptions, TidemarkParts, TopicOptions } from "./options.ts";
 export { Tidemark } from "./tidemark.ts";
 export type { NodeDescription, PartitionDescription } from "./tidemark.ts";
+export { verifyDirectory } from "./verify.ts";
 export { Topic } from "./topic.ts";
 export type { AppendedRecord, AppendOptions, PartitionView } from "./topic.ts";

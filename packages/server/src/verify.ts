@@ -1,0 +1,58 @@
+import { readFile, stat } from "node:fs/promises";
+import { resolve } from "node:path";
+import { joinPath, readFileIfPresent } from "@tidemark/base";
+import { META_PROPERTIES_FILE, verifyDirectory as verifyLogDirectory } from "@tidemark/log";
+import type { VerifyOptions, VerifyReport } from "@tidemark/log";
+import { NodeFileSystem } from "@tidemark/runtime-node";
+import { translated } from "./error.ts";
+
+/**
+ * Reads everything in a log's directory and says what is wrong. Never writes and takes no lock: the directory may be closed,
+ * killed or in use.
+ * @param directory that of `Tidemark.open`, a Kafka log directory, or the directory of one partition
+ * @returns findings; damage is a finding, not an error
+ * @throws TidemarkError KAFKA_STORAGE_ERROR when the directory itself cannot be read
+ */
+export async function verifyDirectory(
+  directory: string,
+  options: Pick<VerifyOptions, "onProgress" | "checkCancelled"> = {},
+): Promise<VerifyReport> {
+  const files = new NodeFileSystem();
+  const path = resolve(directory);
+  return translated(
+    (async () => {
+      const inner = joinPath(path, "log");
+      const hasInner =
+        (await readFileIfPresent(files, joinPath(inner, META_PROPERTIES_FILE)).catch(() => undefined)) !== undefined;
+      const logDirectory = hasInner ? inner : path;
+      return verifyLogDirectory({
+        ...options,
+        files,
+        directory: logDirectory,
+        isInUse: await isLocked(joinPath(logDirectory, ".lock")),
+      });
+    })(),
+  );
+}
+
+/**
+ * Whether some process holds a lock on the file, as Linux lists them: asking takes no lock, so it never makes an opening node
+ * fail. `undefined` where there is no such list.
+ */
+async function isLocked(path: string): Promise<boolean | undefined> {
+  let locks: string;
+  try {
+    locks = await readFile("/proc/locks", "utf8");
+  } catch {
+    return undefined;
+  }
+  try {
+    const { ino } = await stat(path, { bigint: true });
+    // "1: OFDLCK ADVISORY  WRITE -1 08:01:131090 0 EOF". Some file systems list another device than they show, so the inode decides.
+    return locks
+      .split("\n")
+      .some((line) => / WRITE /.test(line) && line.split(/\s+/)[5]?.split(":")[2] === String(ino));
+  } catch {
+    return false; // No lock file: nothing was ever opened here.
+  }
+}
