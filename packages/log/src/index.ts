@@ -42,3 +42,14 @@ export {
 } from "./partition-directory.ts";
 export type { DirectoryName, TopicPartition } from "./partition-directory.ts";
 export type { TopicConfig, TopicDescription } from "./topic-config.ts";
+export { VERIFY_FINDINGS_MAX } from "./verify-report.ts";
+export type {
+  PartitionVerification,
+  SegmentVerification,
+  VerifyFinding,
+  VerifyKind,
+  VerifyReport,
+  VerifySeverity,
+} from "./verify-report.ts";
+export { verifyDirectory } from "./verify.ts";
+export type { VerifyOptions } from "./verify.ts";
