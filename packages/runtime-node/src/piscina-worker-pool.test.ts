@@ -3,7 +3,7 @@ import { tmpdir } from "node:os";
 import { setTimeout as delay } from "node:timers/promises";
 import { pathToFileURL } from "node:url";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
-import { encodeUtf8, joinPath } from "@tidemark/base";
+import { encodeUtf8, InvariantError, joinPath } from "@tidemark/base";
 import { PiscinaWorkerPool } from "./piscina-worker-pool.ts";
 import { runRequest } from "./worker.ts";
 
@@ -40,6 +40,10 @@ describe("threads", () => {
     expect(Math.min(...counts)).toBeGreaterThanOrEqual(1);
     await pool.close();
     expect(pool.threadCount).toBe(0);
+  });
+
+  test.each([0, -1, 1.5, Number.NaN])("%s of them are a bug of the caller", (threads) => {
+    expect(() => new PiscinaWorkerPool({ threads })).toThrow(InvariantError);
   });
 
   test("idle threads end, and a later job starts one again", async () => {

@@ -3,7 +3,7 @@ import { availableParallelism } from "node:os";
 import { pathToFileURL } from "node:url";
 import { Piscina } from "piscina";
 import type { WorkerJobName, WorkerJobs, WorkerPool } from "@tidemark/base";
-import { WorkerError } from "@tidemark/base";
+import { fail, WorkerError } from "@tidemark/base";
 import { transferable } from "./transfer.ts";
 import type { WorkerReply } from "./worker-protocol.ts";
 
@@ -48,6 +48,8 @@ export class PiscinaWorkerPool implements WorkerPool {
 
   constructor(options: WorkerPoolOptions = {}) {
     this.#threadsMax = options.threads ?? Math.min(Math.max(availableParallelism() - 1, 1), THREADS_DEFAULT_MAX);
+    if (!(Number.isInteger(this.#threadsMax) && this.#threadsMax >= 1))
+      fail("threads >= 1", { threads: this.#threadsMax });
     this.#idleMs = options.idleMs ?? IDLE_MS_DEFAULT;
     this.#workerUrl = options.workerUrl ?? WORKER_URL;
   }

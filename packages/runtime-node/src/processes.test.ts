@@ -177,6 +177,24 @@ describe("limits of the process", () => {
     expect(output).toBe("EMFILE\nopen again\n");
   });
 
+  test("refused calls keep no descriptor", async () => {
+    const { output } = await new Program(
+      `
+        const files = new runtime.NodeFileSystem(), counts = {};
+        const count = (error) => { counts[error.code] = (counts[error.code] ?? 0) + 1; };
+        const lock = await files.lock(directory + "/.lock");
+        for (let round = 0; round < 100; round++) {
+          await files.lock(directory + "/.lock").catch(count);
+          await files.open(directory, "read").catch(count);
+          await files.syncDirectory(directory);
+        }
+        console.log(JSON.stringify(counts));
+      `,
+      "ulimit -n 64",
+    ).ended();
+    expect(output).toBe(`{"EBUSY":100,"EISDIR":100}\n`);
+  });
+
   test("a state that cannot grow rejects that commit with IO, keeps what it had, and takes the next that fits", async () => {
     // The limit on a file's size stands in for a full disk: both cut the write short.
     const { output, exitCode } = await new Program(
