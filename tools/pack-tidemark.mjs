@@ -24,8 +24,18 @@ import { fileURLToPath } from "node:url";
 const ROOT = fileURLToPath(new URL("..", import.meta.url));
 const SCOPE = "@tidemark/";
 
-/** Public entries, as `<package>/<file below src, without its extension>`. All else is reached from these. */
-const EXPORTS = { ".": "tidemark/index", "./log": "log/index", "./epoch-cache": "epoch-cache/index" };
+/**
+ * Public entries, as `<package>/<file below src, without its extension>`. All else is reached from these.
+ * A partition log alone needs an environment to run on (runtime-node) and batches to append (wire), in base's types.
+ */
+const EXPORTS = {
+  ".": "tidemark/index",
+  "./log": "log/index",
+  "./epoch-cache": "epoch-cache/index",
+  "./wire": "wire/index",
+  "./runtime-node": "runtime-node/index",
+  "./base": "base/index",
+};
 const COMMAND = "cli/main";
 
 /** Statements stand at the start of a line in the output of tsc; examples in comments do not. */

@@ -17,7 +17,7 @@ import {
   tool,
   writeProgram,
 } from "./installation.ts";
-import { GZIP_PROGRAM, TYPED_PROGRAM, WRONG_PROGRAM } from "./programs.ts";
+import { GZIP_PROGRAM, LOWER_PROGRAM, TYPED_PROGRAM, WRONG_PROGRAM } from "./programs.ts";
 
 interface Manifest {
   readonly name: string;
@@ -26,6 +26,8 @@ interface Manifest {
   readonly scripts?: unknown;
   readonly devDependencies?: unknown;
 }
+
+const PROGRAMS = ["typed", "gzip", "lower"] as const;
 
 let installation: Installation;
 let packageFolder: string;
@@ -44,9 +46,10 @@ beforeAll(async () => {
   await installCompilers(installation.folder);
   await writeProgram(installation.folder, "typed", TYPED_PROGRAM);
   await writeProgram(installation.folder, "gzip", GZIP_PROGRAM);
+  await writeProgram(installation.folder, "lower", LOWER_PROGRAM);
   await writeProgram(installation.folder, "wrong", WRONG_PROGRAM);
   // Also writes the programs that the tests below run; whether it was content is a test of its own.
-  await compile(installation.folder, "typescript/bin/tsc", ["typed", "gzip"]);
+  await compile(installation.folder, "typescript/bin/tsc", PROGRAMS);
 });
 
 afterAll(async () => {
@@ -104,7 +107,7 @@ describe("a typed program", () => {
     ["this repository's TypeScript", "typescript/bin/tsc"],
     ["TypeScript 5", "typescript-5/bin/tsc"],
   ])("compiles with %s, strict, nodenext, with library checks", async (_name, compiler) => {
-    expect(await compile(installation.folder, compiler, ["typed", "gzip"])).toMatchObject({ exitCode: 0, stdout: "" });
+    expect(await compile(installation.folder, compiler, PROGRAMS)).toMatchObject({ exitCode: 0, stdout: "" });
   });
 
   test("that gives a bare number for an offset does not compile", async () => {
@@ -117,7 +120,7 @@ describe("a typed program", () => {
 
 describe.each(NODE_MAJORS)("on Node %i", (major) => {
   /** Runs a compiled program of the user with this version and gives back what it printed. */
-  async function runProgram(name: string, folder = installation.folder) {
+  async function runProgram(name: (typeof PROGRAMS)[number], folder = installation.folder) {
     const node = installation.nodes.get(major) ?? "";
     return run(node, [`${name}.mjs`, installation.dataDirectory()], { cwd: folder });
   }
@@ -147,6 +150,12 @@ describe.each(NODE_MAJORS)("on Node %i", (major) => {
       clean: true,
       doors: ["function", 0],
     });
+  });
+
+  test("a partition log works without a node around it", async () => {
+    const output = await runProgram("lower");
+    expect(output).toMatchObject({ exitCode: 0, stderr: "" });
+    expect(JSON.parse(output.stdout)).toEqual({ baseOffset: 0, epoch: 3 });
   });
 
   test("gzip goes through the worker threads and comes back", async () => {

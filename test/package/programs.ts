@@ -70,6 +70,42 @@ const file = await readFile(directory + "/log/large-0/00000000000000000000.log")
 console.log(JSON.stringify({ equal, isCompressed: file.length < value.length }));
 `;
 
+/** A partition log without a node around it, through the lower doors. */
+export const LOWER_PROGRAM = `
+import { mkdir } from "node:fs/promises";
+import { encodeUtf8, toLeaderEpoch, toOffset } from "tidemark/base";
+import { DEFAULT_LOG_CONFIG, LogDirectory, PartitionLog } from "tidemark/log";
+import { LmdbState, openEnvironment } from "tidemark/runtime-node";
+import { encodeBatch, scanBatch } from "tidemark/wire";
+
+const root = process.argv[2];
+if (root === undefined) throw new Error("usage: program DIRECTORY");
+await mkdir(root + "/log/orders-0", { recursive: true });
+await using environment = openEnvironment();
+const state = await LmdbState.open(root + "/state");
+const log = await PartitionLog.open({
+  files: environment.files,
+  state,
+  clock: environment.clock,
+  workers: environment.workers,
+  directory: root + "/log/orders-0",
+  topic: "orders",
+  partition: 0,
+  config: DEFAULT_LOG_CONFIG,
+  wasCleanShutdown: false,
+  logDirectory: new LogDirectory(root + "/log"),
+});
+await log.becomeLeader(toLeaderEpoch(3));
+const batch = encodeBatch([{ key: null, value: encodeUtf8("one"), timestamp: 0 }], {});
+const { baseOffset } = await log.append(batch, { origin: "local" });
+const { bytes } = await log.read({ fromOffset: toOffset(0), maxBytes: 1000 });
+const scan = scanBatch(bytes, 0);
+const epoch = scan.type === "batch" ? scan.header.partitionLeaderEpoch : scan.type;
+await log.close();
+await state.close();
+console.log(JSON.stringify({ baseOffset, epoch }));
+`;
+
 /** Does not compile: a bare number is no offset. */
 export const WRONG_PROGRAM = `
 import { LeaderEpochCache, type EpochEntry } from "tidemark/epoch-cache";
