@@ -1,28 +1,25 @@
 import { fail, InvariantError, toOffset } from "@tidemark/base";
 import type { Clock, FileSystem, LeaderEpoch, Offset, State, WorkerPool } from "@tidemark/base";
 import type { EpochEndOffset, EpochEntry, LeaderEpochFileCache } from "@tidemark/epoch-cache";
-import type { BatchHeader } from "@tidemark/wire";
 import { stampBatch } from "@tidemark/wire";
 import { checkClientRecords, checkFollowerBatches, checkLeaderBatch } from "./append-checks.ts";
 import type { BatchOrigin, FollowerBatches } from "./append-checks.ts";
-import { checkLogConfig, READ_RETRIES_MAX, SEALED_FILES_OPEN_MAX, UNFLUSHED_BYTES_MAX } from "./config.ts";
+import { checkLogConfig, READ_RETRIES_MAX } from "./config.ts";
 import type { LogConfig } from "./config.ts";
 import { EndOffsetWaiters } from "./end-offset-waiters.ts";
 import type { EndOffsetWait } from "./end-offset-waiters.ts";
 import { LogError } from "./error.ts";
 import { loadLog } from "./load-log.ts";
 import type { LoadedLog } from "./load-log.ts";
+import { LocalLog } from "./local-log.ts";
+import type { WrittenBatch } from "./local-log.ts";
 import { isDirectoryFailure, storageError } from "./log-directory.ts";
 import type { LogDirectory } from "./log-directory.ts";
-import { floorSegment, readLog } from "./log-read.ts";
 import type { ReadOptions, ReadResult } from "./log-read.ts";
-import type { LogState } from "./log-state.ts";
 import { PartitionQueue } from "./partition-queue.ts";
 import type { AppendGroup, AppendResult, GroupEntry } from "./partition-queue.ts";
 import { ProducerState } from "./producer-state.ts";
 import type { DamagedRange, RecoveryReport } from "./recovery-report.ts";
-import { LogSegment } from "./segment.ts";
-import { walkSegment } from "./segment-walk.ts";
 
 export interface PartitionLogOptions {
   readonly files: FileSystem;
@@ -73,61 +70,38 @@ export class PartitionLog {
   readonly config: LogConfig;
   /** What the open found and did. */
   readonly recovery: RecoveryReport;
-  readonly #files: FileSystem;
-  readonly #clock: Clock;
   readonly #workers: WorkerPool;
   readonly #logDirectory: LogDirectory;
-  readonly #state: LogState;
   readonly #epochs: LeaderEpochFileCache;
   readonly #queue: PartitionQueue;
   readonly #waiters = new EndOffsetWaiters();
   readonly #damaged: readonly DamagedRange[];
+  readonly #local: LocalLog;
   #producers: ProducerState;
-  /** Ascending, never empty, replaced and not changed: a reader keeps the array it began with. The last one is active. */
-  #segments: readonly LogSegment[];
-  #logStartOffset: Offset;
-  #logEndOffset: Offset;
-  /** End of the last batch. Below the log end only after a truncation inside a batch, until the next append. */
-  #lastBatchEndOffset: Offset;
-  #flushedEndOffset: Offset;
-  #recoveryPoint: Offset;
   /** Epoch that this log leads in, or `undefined`: not the leader. */
   #leaderEpoch: LeaderEpoch | undefined;
-  #bytesAboveRecoveryPoint = 0;
-  /** Files were made or removed since the directory was last synced. */
-  #isDirectoryDirty = false;
   /** What stops this partition alone: a vanished file, or a broken invariant. */
   #failure: LogError | InvariantError | undefined;
-  /** Runs beside appends; every task that removes or cuts waits for it first. Never rejects. */
-  #backgroundFlush: Promise<void> | undefined;
   /** Counts truncations, so that a read can tell that one ran while it read. */
   #truncations = 0;
   #truncation: Promise<void> | undefined;
   #closing: Promise<boolean> | undefined;
   #isClosed = false;
-  /** Sealed segments whose file may be open, least recently read first. */
-  readonly #recentlyRead = new Set<LogSegment>();
-
   private constructor(options: PartitionLogOptions, loaded: LoadedLog) {
     this.topic = options.topic;
     this.partition = options.partition;
     this.directory = options.directory;
     this.config = options.config;
     this.recovery = loaded.report;
-    this.#files = options.files;
-    this.#clock = options.clock;
     this.#workers = options.workers;
     this.#logDirectory = options.logDirectory;
-    this.#state = loaded.state;
     this.#epochs = loaded.epochs;
     this.#damaged = loaded.damaged;
     this.#producers = loaded.producers;
-    this.#segments = loaded.segments;
-    this.#logStartOffset = loaded.logStartOffset;
-    this.#logEndOffset = loaded.logEndOffset;
-    this.#lastBatchEndOffset = loaded.logEndOffset;
-    this.#flushedEndOffset = loaded.flushedEndOffset;
-    this.#recoveryPoint = loaded.recoveryPoint;
+    this.#local = new LocalLog(options, loaded, {
+      onFailure: (error) => this.#noteFailure(error),
+      onFlushed: () => this.#wakeWaiters(),
+    });
     this.#queue = new PartitionQueue((group) => this.#commit(group));
   }
 
@@ -141,7 +115,7 @@ export class PartitionLog {
     try {
       const loaded = await loadLog(options);
       const log = new PartitionLog(options, loaded);
-      await log.#active.openForAppend();
+      await log.#local.active.openForAppend();
       return log;
     } catch (error) {
       const failure = storageError(error, options.directory);
@@ -151,27 +125,27 @@ export class PartitionLog {
   }
 
   get logStartOffset(): Offset {
-    return this.#logStartOffset;
+    return this.#local.logStartOffset;
   }
 
   /** Next offset to be assigned (LEO). */
   get logEndOffset(): Offset {
-    return this.#logEndOffset;
+    return this.#local.logEndOffset;
   }
 
   /** Everything below is on the disk. */
   get flushedEndOffset(): Offset {
-    return this.#flushedEndOffset;
+    return this.#local.flushedEndOffset;
   }
 
   /** What a consumer may see while there are no other replicas: the flushed end in `always` mode, the log end otherwise. */
   get visibleEndOffset(): Offset {
-    return this.config.flush === "always" ? this.#flushedEndOffset : this.#logEndOffset;
+    return this.config.flush === "always" ? this.#local.flushedEndOffset : this.#local.logEndOffset;
   }
 
   /** From here up the next open scans. */
   get recoveryPoint(): Offset {
-    return this.#recoveryPoint;
+    return this.#local.recoveryPoint;
   }
 
   get leaderEpoch(): LeaderEpoch | undefined {
@@ -183,7 +157,7 @@ export class PartitionLog {
   }
 
   get segments(): readonly SegmentDescription[] {
-    return this.#segments.map(({ baseOffset, sizeBytes, index }) => ({
+    return this.#local.segments.map(({ baseOffset, sizeBytes, index }) => ({
       baseOffset,
       sizeBytes,
       indexEntries: index.count,
@@ -225,7 +199,7 @@ export class PartitionLog {
       const currentEpoch = Math.max(this.#leaderEpoch ?? -1, this.#epochs.latest?.epoch ?? -1);
       if (epoch < currentEpoch)
         throw new LogError({ code: "FENCED_LEADER_EPOCH", requestedEpoch: epoch, currentEpoch });
-      await this.#epochs.assign(epoch, this.#logEndOffset);
+      await this.#epochs.assign(epoch, this.#local.logEndOffset);
       this.#leaderEpoch = epoch;
     });
   }
@@ -269,7 +243,7 @@ export class PartitionLog {
     const copy = bytes.slice();
     return this.#task(async () => {
       const log = {
-        logEndOffset: this.#logEndOffset,
+        logEndOffset: this.#local.logEndOffset,
         latestEpoch: this.#epochs.latest?.epoch ?? -1,
         config: this.config,
         leaderEpoch: options.leaderEpoch,
@@ -290,18 +264,9 @@ export class PartitionLog {
       await this.#truncation;
       if (this.#isClosed) throw new LogError({ code: "LOG_CLOSED", directory: this.directory });
       const truncations = this.#truncations;
-      const view = {
-        segments: this.#segments,
-        logStartOffset: this.#logStartOffset,
-        logEndOffset: this.#logEndOffset,
-        damaged: this.#damaged,
-      };
       try {
-        const result = await readLog(view, options);
-        if (truncations === this.#truncations) {
-          await this.#noteRead(result.startOffset);
-          return result;
-        }
+        const result = await this.#local.read(options);
+        if (truncations === this.#truncations) return result;
       } catch (error) {
         if (error instanceof InvariantError) throw error;
         if (truncations === this.#truncations)
@@ -315,7 +280,7 @@ export class PartitionLog {
 
   /** The answer to OffsetsForLeaderEpoch. */
   endOffsetForEpoch(epoch: number): EpochEndOffset {
-    return this.#epochs.endOffsetFor(epoch, this.#logEndOffset);
+    return this.#epochs.endOffsetFor(epoch, this.#local.logEndOffset);
   }
 
   /** Waits until `visibleEndOffset > beyond`, or the log closes. @throws LogError QUEUE_FULL past `WAITERS_MAX` */
@@ -343,17 +308,14 @@ export class PartitionLog {
   /** Begins a new segment at the log end, unless the active one is empty. @returns base offset of the active segment */
   roll(): Promise<Offset> {
     return this.#task(async () => {
-      if (this.#active.sizeBytes > 0) await this.#roll(this.#logEndOffset);
-      return this.#active.baseOffset;
+      if (this.#local.active.sizeBytes > 0) await this.#local.roll(this.logEndOffset);
+      return this.#local.active.baseOffset;
     });
   }
 
   /** Makes everything up to the log end durable and raises the recovery point to it. @throws LogError KAFKA_STORAGE_ERROR, LOG_CLOSED */
   flush(): Promise<void> {
-    return this.#task(async () => {
-      await this.#backgroundFlush;
-      await this.#flush();
-    });
+    return this.#task(() => this.#local.flush());
   }
 
   /**
@@ -368,16 +330,12 @@ export class PartitionLog {
     return this.#closing;
   }
 
-  get #active(): LogSegment {
-    return this.#segments.at(-1) ?? fail("a log has a segment", { directory: this.directory });
-  }
-
   // ---- appending -----------------------------------------------------------------------------------------------------
 
   /** Writes a group, syncs it, and answers each of its entries. */
   async #commit(group: AppendGroup): Promise<void> {
     const outcome: GroupOutcome = { answers: [], nextEntry: 0, failure: undefined };
-    const startOffset = this.#logEndOffset;
+    const startOffset = this.#local.logEndOffset;
     try {
       while (outcome.nextEntry < group.entries.length) await this.#commitRun(group, outcome);
     } catch (error) {
@@ -385,7 +343,7 @@ export class PartitionLog {
     }
     try {
       // What was written before a failure is in the log, and is answered as any other once it is safe.
-      if (this.#logEndOffset > startOffset || this.#active.isDirty) await this.#afterWrite();
+      if (this.#local.logEndOffset > startOffset || this.#local.isDirty) await this.#local.commit();
     } catch (error) {
       const failure = this.#noteFailure(error);
       for (const { entry } of outcome.answers) entry.reject(failure);
@@ -400,7 +358,7 @@ export class PartitionLog {
   /** One write of as many batches as lie together, fit the segment and are to be appended. */
   async #commitRun(group: AppendGroup, outcome: GroupOutcome): Promise<void> {
     const firstEntry = outcome.nextEntry;
-    const run: Run = { accepted: [], sizeBytes: 0, endOffset: this.#logEndOffset };
+    const run: Run = { accepted: [], sizeBytes: 0, endOffset: this.#local.logEndOffset };
     try {
       await this.#collectRun(group, outcome, run);
       const first = run.accepted[0];
@@ -408,7 +366,7 @@ export class PartitionLog {
       const epoch = this.#leaderEpoch ?? fail("a run is collected by a leader", { directory: this.directory });
       if (this.#epochs.latest?.epoch !== epoch) await this.#epochs.assign(epoch, first.baseOffset);
       for (const { entry, baseOffset } of run.accepted) stampBatch(group.buffer, entry.atBytes, baseOffset, epoch);
-      await this.#write(group.buffer.subarray(first.entry.atBytes, first.entry.atBytes + run.sizeBytes));
+      await this.#local.write(group.buffer.subarray(first.entry.atBytes, first.entry.atBytes + run.sizeBytes));
     } catch (error) {
       for (const { undo } of [...run.accepted].reverse()) undo();
       if (run.accepted.length > 0)
@@ -418,14 +376,13 @@ export class PartitionLog {
         );
       throw error;
     }
+    const written: WrittenBatch[] = [];
     for (const { entry, baseOffset } of run.accepted) {
       const lastOffset = toOffset(baseOffset + entry.header.lastOffsetDelta);
-      this.#active.noteBatch(lastOffset, entry.header.sizeInBytes, this.config.indexIntervalBytes);
+      written.push({ lastOffset, sizeInBytes: entry.header.sizeInBytes });
       outcome.answers.push({ entry, result: { baseOffset, lastOffset, duplicate: false } });
     }
-    this.#logEndOffset = run.endOffset;
-    this.#lastBatchEndOffset = run.endOffset;
-    this.#bytesAboveRecoveryPoint += run.sizeBytes;
+    this.#local.noteBatches(written);
   }
 
   async #collectRun(group: AppendGroup, outcome: GroupOutcome, run: Run): Promise<void> {
@@ -464,9 +421,9 @@ export class PartitionLog {
     const baseOffset = run.endOffset;
     const lastOffset = toOffset(baseOffset + header.lastOffsetDelta);
     const limits = { pendingBytes: run.sizeBytes, segmentBytesMax: this.config.segmentBytes };
-    if (this.#active.mustRollBefore(header.sizeInBytes, lastOffset, limits)) {
+    if (this.#local.active.mustRollBefore(header.sizeInBytes, lastOffset, limits)) {
       if (run.accepted.length > 0) return false;
-      await this.#roll(baseOffset);
+      await this.#local.roll(baseOffset);
     }
     run.accepted.push({ entry, baseOffset, undo: this.#producers.remember(header, baseOffset) });
     run.sizeBytes += header.sizeInBytes;
@@ -476,141 +433,38 @@ export class PartitionLog {
 
   async #writeFollowerBatches(bytes: Uint8Array, batches: FollowerBatches): Promise<void> {
     const limits = { pendingBytes: 0, segmentBytesMax: this.config.segmentBytes };
-    if (this.#active.mustRollBefore(batches.sizeBytes, batches.lastOffset, limits))
-      await this.#roll(batches.firstBaseOffset);
+    if (this.#local.active.mustRollBefore(batches.sizeBytes, batches.lastOffset, limits))
+      await this.#local.roll(batches.firstBaseOffset);
     // An epoch's entry is on the disk before any of its batches is.
     for (const { partitionLeaderEpoch, baseOffset } of batches.headers) {
       if (partitionLeaderEpoch === this.#epochs.latest?.epoch) continue;
       await this.#epochs.assign(partitionLeaderEpoch as LeaderEpoch, toOffset(baseOffset));
     }
-    await this.#write(bytes.subarray(0, batches.sizeBytes));
-    for (const header of batches.headers) {
-      this.#active.noteBatch(header.lastOffset, header.sizeInBytes, this.config.indexIntervalBytes);
-      this.#producers.remember(header, header.baseOffset);
-    }
-    this.#logEndOffset = toOffset(batches.lastOffset + 1);
-    this.#lastBatchEndOffset = this.#logEndOffset;
-    this.#bytesAboveRecoveryPoint += batches.sizeBytes;
-    await this.#afterWrite();
+    await this.#local.write(bytes.subarray(0, batches.sizeBytes));
+    for (const header of batches.headers) this.#producers.remember(header, header.baseOffset);
+    this.#local.noteBatches(
+      batches.headers.map(({ lastOffset, sizeInBytes }) => ({ lastOffset: toOffset(lastOffset), sizeInBytes })),
+    );
+    await this.#local.commit();
     this.#wakeWaiters();
-  }
-
-  /** Writes at the end of the active segment; when that fails for want of space, takes away what it left there. */
-  async #write(bytes: Uint8Array): Promise<void> {
-    const segment = this.#active;
-    try {
-      await segment.write(bytes);
-    } catch (error) {
-      const failure = storageError(error, segment.path);
-      if (!failure.retriable) throw failure;
-      // In `always` mode durably, before anybody is told that it failed: else a crash could bring back what was refused.
-      await segment.cutBack(this.config.flush === "always");
-      throw failure;
-    }
-  }
-
-  /** Syncs in `always` mode, and keeps the recovery point from lagging. */
-  async #afterWrite(): Promise<void> {
-    if (this.config.flush === "always") {
-      await this.#syncActive();
-      this.#flushedEndOffset = this.#logEndOffset;
-      if (this.#bytesAboveRecoveryPoint >= UNFLUSHED_BYTES_MAX) await this.#raiseRecoveryPoint(this.#flushedEndOffset);
-    } else if (this.#bytesAboveRecoveryPoint >= UNFLUSHED_BYTES_MAX) this.#startBackgroundFlush();
-  }
-
-  async #syncActive(): Promise<void> {
-    await this.#active.sync();
-    await this.#syncDirectory();
-  }
-
-  async #syncDirectory(): Promise<void> {
-    if (!this.#isDirectoryDirty) return;
-    this.#isDirectoryDirty = false;
-    await this.#files.syncDirectory(this.directory);
-  }
-
-  // ---- segments ------------------------------------------------------------------------------------------------------
-
-  async #roll(firstOffset: Offset): Promise<void> {
-    const sealed = this.#active;
-    const isAlways = this.config.flush === "always";
-    if (isAlways) {
-      await this.#syncActive();
-      await sealed.persistIndex();
-      this.#flushedEndOffset = this.#logEndOffset;
-      await this.#raiseRecoveryPoint(this.#logEndOffset);
-    }
-    if (firstOffset > this.#lastBatchEndOffset) await this.#state.saveGapBefore(firstOffset);
-    const segment = await LogSegment.create(this.#files, this.#clock, this.directory, firstOffset);
-    this.#isDirectoryDirty = true;
-    this.#segments = [...this.#segments, segment];
-    await this.#noteSealed(sealed);
-    if (!isAlways) this.#startBackgroundFlush();
-  }
-
-  /** Keeps a bounded number of sealed files open. */
-  async #noteSealed(segment: LogSegment): Promise<void> {
-    this.#recentlyRead.delete(segment);
-    this.#recentlyRead.add(segment);
-    for (const oldest of this.#recentlyRead) {
-      if (this.#recentlyRead.size <= SEALED_FILES_OPEN_MAX) return;
-      this.#recentlyRead.delete(oldest);
-      if (oldest !== this.#active) await oldest.releaseIfIdle();
-    }
-  }
-
-  async #noteRead(offset: Offset): Promise<void> {
-    const segment = this.#segments[floorSegment(this.#segments, offset)];
-    if (segment !== undefined && segment !== this.#active) await this.#noteSealed(segment);
-  }
-
-  // ---- flushing ------------------------------------------------------------------------------------------------------
-
-  #startBackgroundFlush(): void {
-    this.#backgroundFlush ??= this.#flush()
-      .catch((error: unknown) => {
-        this.#noteFailure(error);
-      })
-      .finally(() => {
-        this.#backgroundFlush = undefined;
-      });
-  }
-
-  /** Segments from the recovery point up, then their names; only then the recovery point. */
-  async #flush(): Promise<void> {
-    const endOffset = this.#logEndOffset;
-    const segments = this.#segments;
-    const active = this.#active;
-    const from = floorSegment(segments, this.#recoveryPoint);
-    for (const segment of segments.slice(from)) {
-      await segment.sync();
-      if (segment !== active) await segment.persistIndex();
-    }
-    await this.#syncDirectory();
-    if (endOffset > this.#flushedEndOffset) this.#flushedEndOffset = endOffset;
-    await this.#raiseRecoveryPoint(endOffset);
-    this.#wakeWaiters();
-  }
-
-  async #raiseRecoveryPoint(endOffset: Offset): Promise<void> {
-    this.#bytesAboveRecoveryPoint = 0;
-    // Above the last batch there is nothing that a later open could find, and it would take that for a loss.
-    const offset = toOffset(Math.min(endOffset, this.#lastBatchEndOffset));
-    if (offset <= this.#recoveryPoint || this.#damaged.length > 0) return;
-    this.#recoveryPoint = offset;
-    await this.#state.raiseRecoveryPoint(offset);
   }
 
   // ---- truncation ----------------------------------------------------------------------------------------------------
 
-  /** Runs `truncate` without a flush beside it, and makes reads that overlap it start again. */
+  /**
+   * Runs `truncate` without a flush beside it, and makes reads that overlap it start again. One that fails half way stops the
+   * partition: what its files hold is known again after the next open.
+   */
   async #exclusively(truncate: () => Promise<void>): Promise<void> {
-    await this.#backgroundFlush;
+    await this.#local.settle();
     this.#truncations += 1;
     const running = truncate();
     this.#truncation = running.catch(() => undefined);
     try {
       await running;
+    } catch (error) {
+      this.#failure ??= error instanceof InvariantError ? error : storageError(error, this.directory);
+      throw error;
     } finally {
       this.#truncations += 1;
       this.#truncation = undefined;
@@ -618,89 +472,18 @@ export class PartitionLog {
   }
 
   async #truncateTo(offset: Offset): Promise<void> {
-    if (offset >= this.#logEndOffset) {
-      this.#epochs.truncateFromEnd(this.#logEndOffset);
-      await this.#epochs.flush();
-      return;
+    const { logEndOffset } = this;
+    if (offset < logEndOffset) {
+      if (offset < this.#local.firstBaseOffset) return this.#truncateFully(offset);
+      this.#producers = await this.#local.truncateTo(offset);
     }
-    if (offset < (this.#segments[0]?.baseOffset ?? 0)) return this.#truncateFully(offset);
-    const keptCount = floorSegment(this.#segments, offset) + 1;
-    const kept = this.#segments.slice(0, keptCount);
-    const last = kept.at(-1) ?? fail("a segment holds the offset", { offset });
-    const positionBytes = (await last.positionOf(offset, [])) ?? last.sizeBytes;
-    const rest = await this.#batchesBefore(kept, positionBytes);
-    // The recovery point goes first: were it lowered after the cut, a crash in between would look like lost bytes.
-    const recoveryPoint = toOffset(Math.min(this.#recoveryPoint, rest.endOffset));
-    const logStartOffset = toOffset(Math.min(this.#logStartOffset, offset));
-    if (logStartOffset < this.#logStartOffset) await this.#state.saveStart(logStartOffset, recoveryPoint);
-    else if (recoveryPoint < this.#recoveryPoint) await this.#state.lowerRecoveryPoint(recoveryPoint);
-    this.#recoveryPoint = recoveryPoint;
-    this.#logStartOffset = logStartOffset;
-
-    const removed = this.#segments.slice(keptCount).reverse();
-    this.#segments = kept;
-    for (const segment of removed) await this.#removeSegment(segment);
-    if (removed.length > 0) await this.#files.syncDirectory(this.directory);
-    await last.truncateAt(positionBytes, offset);
-    this.#epochs.truncateFromEnd(offset);
+    this.#epochs.truncateFromEnd(Math.min(offset, logEndOffset));
     await this.#epochs.flush();
-    this.#logEndOffset = offset;
-    this.#lastBatchEndOffset = rest.endOffset;
-    this.#flushedEndOffset = toOffset(Math.min(this.#flushedEndOffset, offset));
-    this.#producers = rest.producers;
   }
 
   async #truncateFully(offset: Offset): Promise<void> {
-    // Whatever a crash leaves of the old segments is a whole log again, from its old start.
-    await this.#state.lowerRecoveryPoint(toOffset(0));
-    this.#recoveryPoint = toOffset(0);
-    const removed = [...this.#segments].reverse();
-    for (const segment of removed) await this.#removeSegment(segment);
-    await this.#files.syncDirectory(this.directory);
-    const segment = await LogSegment.create(this.#files, this.#clock, this.directory, offset);
-    await this.#files.syncDirectory(this.directory);
-    await this.#epochs.clearAndFlush();
-    await this.#state.saveStart(offset, offset);
-    this.#segments = [segment];
-    this.#logStartOffset = offset;
-    this.#logEndOffset = offset;
-    this.#lastBatchEndOffset = offset;
-    this.#flushedEndOffset = offset;
-    this.#recoveryPoint = offset;
-    this.#bytesAboveRecoveryPoint = 0;
+    await this.#local.truncateFullyAndStartAt(offset, () => this.#epochs.clearAndFlush());
     this.#producers = new ProducerState();
-  }
-
-  async #removeSegment(segment: LogSegment): Promise<void> {
-    this.#recentlyRead.delete(segment);
-    await segment.remove();
-  }
-
-  /** Where the batches of `segments` end if the last segment is cut at `positionBytes`, and what their producers are then. */
-  async #batchesBefore(
-    segments: readonly LogSegment[],
-    positionBytes: number,
-  ): Promise<{ endOffset: Offset; producers: ProducerState }> {
-    const producers = new ProducerState();
-    let endOffset = segments[0]?.baseOffset ?? fail("a log has a segment");
-    for (const segment of segments) {
-      await segment.use((file) =>
-        walkSegment({
-          io: segment.io,
-          file,
-          fromBytes: 0,
-          toBytes: segment === segments.at(-1) ? positionBytes : segment.sizeBytes,
-          verifyCrc: false,
-          onBatch: (header: BatchHeader) => {
-            producers.remember(header, header.baseOffset);
-            endOffset = toOffset(header.lastOffset + 1);
-            return undefined;
-          },
-        }),
-      );
-      if (segment !== this.#active) await this.#noteSealed(segment);
-    }
-    return { endOffset, producers };
   }
 
   // ---- tasks and failures --------------------------------------------------------------------------------------------
@@ -738,14 +521,12 @@ export class PartitionLog {
   }
 
   async #close(refusal: Error | undefined): Promise<boolean> {
-    await this.#backgroundFlush;
+    await this.#local.settle();
     let isComplete = refusal === undefined && this.#failure === undefined && this.#logDirectory.isOnline;
     try {
       if (isComplete) {
-        await this.#flush();
-        await this.#active.persistIndex();
+        await this.#local.seal();
         await this.#epochs.flush();
-        await this.#state.saveStart(this.#logStartOffset, this.#recoveryPoint);
       }
     } catch (error) {
       this.#noteFailure(error);
@@ -753,7 +534,7 @@ export class PartitionLog {
     }
     this.#isClosed = true;
     this.#waiters.wakeAll();
-    for (const segment of this.#segments) await segment.close().catch(() => undefined);
+    await this.#local.close();
     return isComplete;
   }
 }

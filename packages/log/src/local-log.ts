@@ -1,0 +1,358 @@
+import { fail, toOffset } from "@tidemark/base";
+import type { Clock, FileSystem, Offset } from "@tidemark/base";
+import type { BatchHeader } from "@tidemark/wire";
+import { SEALED_FILES_OPEN_MAX, UNFLUSHED_BYTES_MAX } from "./config.ts";
+import type { LogConfig } from "./config.ts";
+import type { LoadedLog } from "./load-log.ts";
+import { storageError } from "./log-directory.ts";
+import { floorSegment, readLog } from "./log-read.ts";
+import type { ReadOptions, ReadResult } from "./log-read.ts";
+import type { LogState } from "./log-state.ts";
+import { ProducerState } from "./producer-state.ts";
+import type { DamagedRange } from "./recovery-report.ts";
+import { LogSegment } from "./segment.ts";
+import { walkSegment } from "./segment-walk.ts";
+
+/** A batch that was written: what index and log end need of it. */
+export interface WrittenBatch {
+  readonly lastOffset: Offset;
+  readonly sizeInBytes: number;
+}
+
+interface LocalLogOptions {
+  readonly files: FileSystem;
+  readonly clock: Clock;
+  readonly directory: string;
+  readonly config: LogConfig;
+}
+
+/**
+ * The segments of a partition and the offsets that say what of them is written, synced and to be scanned after a crash.
+ *
+ * Knows nothing of leaders, epochs or callers. Everything that changes it is called from the partition's queue, one at a time;
+ * only the background flush runs beside appends, and whatever removes or cuts waits for it first.
+ * Invariant: recovery point <= end of the last batch <= log end; flushed end <= log end.
+ * Source: apache/kafka storage/.../internals/log/LocalLog.java
+ */
+export class LocalLog {
+  readonly #files: FileSystem;
+  readonly #clock: Clock;
+  readonly #directory: string;
+  readonly #config: LogConfig;
+  readonly #state: LogState;
+  readonly #damaged: readonly DamagedRange[];
+  /** Told of a failed background flush. */
+  readonly #onFailure: (error: unknown) => void;
+  /** Told that the flushed end moved. */
+  readonly #onFlushed: () => void;
+  /** Ascending, never empty, replaced and not changed: a reader keeps the array it began with. The last one is active. */
+  #segments: readonly LogSegment[];
+  #logStartOffset: Offset;
+  #logEndOffset: Offset;
+  /** End of the last batch. Below the log end only after a truncation inside a batch, until the next append. */
+  #lastBatchEndOffset: Offset;
+  #flushedEndOffset: Offset;
+  #recoveryPoint: Offset;
+  #bytesAboveRecoveryPoint = 0;
+  /** Files were made or removed since the directory was last synced. */
+  #isDirectoryDirty = false;
+  /** Never rejects. */
+  #backgroundFlush: Promise<void> | undefined;
+  /** Segments whose file may be open for readers, least recently read first. */
+  readonly #recentlyRead = new Set<LogSegment>();
+
+  constructor(
+    options: LocalLogOptions,
+    loaded: LoadedLog,
+    events: { onFailure: (error: unknown) => void; onFlushed: () => void },
+  ) {
+    this.#files = options.files;
+    this.#clock = options.clock;
+    this.#directory = options.directory;
+    this.#config = options.config;
+    this.#state = loaded.state;
+    this.#damaged = loaded.damaged;
+    this.#segments = loaded.segments;
+    this.#logStartOffset = loaded.logStartOffset;
+    this.#logEndOffset = loaded.logEndOffset;
+    this.#lastBatchEndOffset = loaded.logEndOffset;
+    this.#flushedEndOffset = loaded.flushedEndOffset;
+    this.#recoveryPoint = loaded.recoveryPoint;
+    this.#onFailure = events.onFailure;
+    this.#onFlushed = events.onFlushed;
+  }
+
+  get segments(): readonly LogSegment[] {
+    return this.#segments;
+  }
+
+  get active(): LogSegment {
+    return this.#segments.at(-1) ?? fail("a log has a segment", { directory: this.#directory });
+  }
+
+  get firstBaseOffset(): Offset {
+    return this.#segments[0]?.baseOffset ?? fail("a log has a segment", { directory: this.#directory });
+  }
+
+  get logStartOffset(): Offset {
+    return this.#logStartOffset;
+  }
+
+  get logEndOffset(): Offset {
+    return this.#logEndOffset;
+  }
+
+  get flushedEndOffset(): Offset {
+    return this.#flushedEndOffset;
+  }
+
+  get recoveryPoint(): Offset {
+    return this.#recoveryPoint;
+  }
+
+  /** See `readLog`. @throws LogError, FileError */
+  async read(options: ReadOptions): Promise<ReadResult> {
+    const result = await readLog(
+      {
+        segments: this.#segments,
+        logStartOffset: this.#logStartOffset,
+        logEndOffset: this.#logEndOffset,
+        damaged: this.#damaged,
+      },
+      options,
+    );
+    await this.#noteRead(this.#segments[floorSegment(this.#segments, result.startOffset)]);
+    return result;
+  }
+
+  /**
+   * Writes whole batches at the end of the active segment. Nothing moves: `noteBatches` follows.
+   * @throws LogError KAFKA_STORAGE_ERROR; with ENOSPC nothing of them is left in the file
+   */
+  async write(bytes: Uint8Array): Promise<void> {
+    const segment = this.active;
+    try {
+      await segment.write(bytes);
+    } catch (error) {
+      const failure = storageError(error, segment.path);
+      if (!failure.retriable) throw failure;
+      // In `always` mode durably, before anybody is told that it failed: else a crash could bring back what was refused.
+      await segment.cutBack(this.#config.flush === "always");
+      throw failure;
+    }
+  }
+
+  /** Takes written batches into index and log end. */
+  noteBatches(batches: readonly WrittenBatch[]): void {
+    for (const { lastOffset, sizeInBytes } of batches) {
+      this.active.noteBatch(lastOffset, sizeInBytes, this.#config.indexIntervalBytes);
+      this.#bytesAboveRecoveryPoint += sizeInBytes;
+      this.#logEndOffset = toOffset(lastOffset + 1);
+    }
+    this.#lastBatchEndOffset = this.#logEndOffset;
+  }
+
+  /** Whether something was written that a sync has not covered. */
+  get isDirty(): boolean {
+    return this.active.isDirty;
+  }
+
+  /** After a group: syncs in `always` mode, and keeps the recovery point from lagging. @throws FileError */
+  async commit(): Promise<void> {
+    if (this.#config.flush === "always") {
+      await this.#syncActive();
+      this.#flushedEndOffset = this.#logEndOffset;
+      if (this.#bytesAboveRecoveryPoint >= UNFLUSHED_BYTES_MAX) await this.#raiseRecoveryPoint(this.#flushedEndOffset);
+    } else if (this.#bytesAboveRecoveryPoint >= UNFLUSHED_BYTES_MAX) this.#startBackgroundFlush();
+  }
+
+  /**
+   * Seals the active segment and begins one at `firstOffset`, the offset of the batch that comes next.
+   *
+   * In `always` mode everything so far is durable then; otherwise a flush begins in the background.
+   * @throws FileError; then the active segment stays what it was
+   */
+  async roll(firstOffset: Offset): Promise<void> {
+    const sealed = this.active;
+    const isAlways = this.#config.flush === "always";
+    if (isAlways) {
+      await this.#syncActive();
+      await sealed.persistIndex();
+      this.#flushedEndOffset = this.#logEndOffset;
+      await this.#raiseRecoveryPoint(this.#logEndOffset);
+    }
+    if (firstOffset > this.#lastBatchEndOffset) await this.#state.saveGapBefore(firstOffset);
+    const segment = await LogSegment.create(this.#files, this.#clock, this.#directory, firstOffset);
+    this.#isDirectoryDirty = true;
+    this.#segments = [...this.#segments, segment];
+    await this.#noteRead(sealed);
+    if (!isAlways) this.#startBackgroundFlush();
+  }
+
+  /** Makes everything up to the log end durable, indexes of sealed segments too, and raises the recovery point to it. @throws FileError */
+  async flush(): Promise<void> {
+    await this.#backgroundFlush;
+    await this.#flush();
+  }
+
+  /** Waits for a flush in the background: needed before anything is cut or removed. */
+  async settle(): Promise<void> {
+    await this.#backgroundFlush;
+  }
+
+  /**
+   * Cuts the log so that it ends at `offset`, which lies in it: batches that reach it go whole. The cut is durable when this
+   * resolves, and so is the lowered recovery point, which goes first: lowered after the cut, a crash in between would look like
+   * lost bytes.
+   * @returns the producers of what is left
+   * @throws FileError, LogError; then the log is not usable until it is opened again
+   */
+  async truncateTo(offset: Offset): Promise<ProducerState> {
+    const keptCount = floorSegment(this.#segments, offset) + 1;
+    const kept = this.#segments.slice(0, keptCount);
+    const last = kept.at(-1) ?? fail("a segment holds the offset", { offset });
+    const positionBytes = (await last.positionOf(offset, [])) ?? last.sizeBytes;
+    const rest = await this.#batchesBefore(kept, positionBytes);
+    const recoveryPoint = toOffset(Math.min(this.#recoveryPoint, rest.endOffset));
+    const logStartOffset = toOffset(Math.min(this.#logStartOffset, offset));
+    if (logStartOffset < this.#logStartOffset) await this.#state.saveStart(logStartOffset, recoveryPoint);
+    else if (recoveryPoint < this.#recoveryPoint) await this.#state.lowerRecoveryPoint(recoveryPoint);
+    this.#recoveryPoint = recoveryPoint;
+    this.#logStartOffset = logStartOffset;
+
+    const removed = this.#segments.slice(keptCount).reverse();
+    this.#segments = kept;
+    for (const segment of removed) await this.#removeSegment(segment);
+    if (removed.length > 0) await this.#files.syncDirectory(this.#directory);
+    await last.truncateAt(positionBytes, offset);
+    this.#logEndOffset = offset;
+    this.#lastBatchEndOffset = rest.endOffset;
+    this.#flushedEndOffset = toOffset(Math.min(this.#flushedEndOffset, offset));
+    return rest.producers;
+  }
+
+  /**
+   * Replaces all segments by an empty one at `offset`.
+   * @param clearEpochs runs when the old segments are gone and before the new start is durable
+   * @throws FileError; then the log is not usable until it is opened again
+   */
+  async truncateFullyAndStartAt(offset: Offset, clearEpochs: () => Promise<void>): Promise<void> {
+    // Whatever a crash leaves of the old segments is a whole log again, from its old start.
+    await this.#state.lowerRecoveryPoint(toOffset(0));
+    this.#recoveryPoint = toOffset(0);
+    const removed = [...this.#segments].reverse();
+    for (const segment of removed) await this.#removeSegment(segment);
+    await this.#files.syncDirectory(this.#directory);
+    const segment = await LogSegment.create(this.#files, this.#clock, this.#directory, offset);
+    await this.#files.syncDirectory(this.#directory);
+    await clearEpochs();
+    await this.#state.saveStart(offset, offset);
+    this.#segments = [segment];
+    this.#logStartOffset = offset;
+    this.#logEndOffset = offset;
+    this.#lastBatchEndOffset = offset;
+    this.#flushedEndOffset = offset;
+    this.#recoveryPoint = offset;
+    this.#bytesAboveRecoveryPoint = 0;
+  }
+
+  /** Flushes all, the active segment's index and both offsets too: a clean open needs no scan then. @throws FileError */
+  async seal(): Promise<void> {
+    await this.flush();
+    await this.active.persistIndex();
+    await this.#state.saveStart(this.#logStartOffset, this.#recoveryPoint);
+  }
+
+  /** Closes the files, whatever state they are in. */
+  async close(): Promise<void> {
+    await this.#backgroundFlush;
+    for (const segment of this.#segments) await segment.close().catch(() => undefined);
+  }
+
+  async #syncActive(): Promise<void> {
+    await this.active.sync();
+    await this.#syncDirectory();
+  }
+
+  async #syncDirectory(): Promise<void> {
+    if (!this.#isDirectoryDirty) return;
+    this.#isDirectoryDirty = false;
+    await this.#files.syncDirectory(this.#directory);
+  }
+
+  #startBackgroundFlush(): void {
+    this.#backgroundFlush ??= this.#flush()
+      .catch(this.#onFailure)
+      .finally(() => {
+        this.#backgroundFlush = undefined;
+      });
+  }
+
+  /** Segments from the recovery point up, then their names; only then the recovery point. */
+  async #flush(): Promise<void> {
+    const endOffset = this.#logEndOffset;
+    const flushedBytes = this.#bytesAboveRecoveryPoint;
+    const { active } = this;
+    for (const segment of this.#segments.slice(floorSegment(this.#segments, this.#recoveryPoint))) {
+      await segment.sync();
+      if (segment !== active) await segment.persistIndex();
+    }
+    await this.#syncDirectory();
+    if (endOffset > this.#flushedEndOffset) this.#flushedEndOffset = endOffset;
+    await this.#raiseRecoveryPoint(endOffset, flushedBytes);
+    this.#onFlushed();
+  }
+
+  async #raiseRecoveryPoint(endOffset: Offset, flushedBytes = this.#bytesAboveRecoveryPoint): Promise<void> {
+    this.#bytesAboveRecoveryPoint -= flushedBytes;
+    // Above the last batch there is nothing that a later open could find, and it would take that for a loss.
+    const offset = toOffset(Math.min(endOffset, this.#lastBatchEndOffset));
+    if (offset <= this.#recoveryPoint || this.#damaged.length > 0) return;
+    this.#recoveryPoint = offset;
+    await this.#state.raiseRecoveryPoint(offset);
+  }
+
+  /** Keeps a bounded number of sealed files open. */
+  async #noteRead(segment: LogSegment | undefined): Promise<void> {
+    if (segment === undefined || segment === this.active) return;
+    this.#recentlyRead.delete(segment);
+    this.#recentlyRead.add(segment);
+    for (const oldest of this.#recentlyRead) {
+      if (this.#recentlyRead.size <= SEALED_FILES_OPEN_MAX) return;
+      this.#recentlyRead.delete(oldest);
+      if (oldest !== this.active) await oldest.releaseIfIdle();
+    }
+  }
+
+  async #removeSegment(segment: LogSegment): Promise<void> {
+    this.#recentlyRead.delete(segment);
+    await segment.remove();
+  }
+
+  /** Where the batches of `segments` end if the last segment is cut at `positionBytes`, and what their producers are then. */
+  async #batchesBefore(
+    segments: readonly LogSegment[],
+    positionBytes: number,
+  ): Promise<{ endOffset: Offset; producers: ProducerState }> {
+    const producers = new ProducerState();
+    let endOffset = segments[0]?.baseOffset ?? fail("a log has a segment");
+    for (const segment of segments) {
+      await segment.use((file) =>
+        walkSegment({
+          io: segment.io,
+          file,
+          fromBytes: 0,
+          toBytes: segment === segments.at(-1) ? positionBytes : segment.sizeBytes,
+          verifyCrc: false,
+          onBatch: (header: BatchHeader) => {
+            producers.remember(header, header.baseOffset);
+            endOffset = toOffset(header.lastOffset + 1);
+            return undefined;
+          },
+        }),
+      );
+      await this.#noteRead(segment);
+    }
+    return { endOffset, producers };
+  }
+}
