@@ -104,6 +104,12 @@ describe("encode", () => {
     );
   });
 
+  test("the maximum timestamp is that of the latest record, wherever it stands, to the millisecond", () => {
+    const maxOf = (...deltas: readonly number[]): number =>
+      headerOf(encodeBatch(deltas.map((delta) => record("a", TIMESTAMP + delta)))).maxTimestamp - TIMESTAMP;
+    expect([maxOf(0, 1), maxOf(0, 1, 0), maxOf(0, -1), maxOf(5)]).toEqual([1, 1, 0, 5]);
+  });
+
   test("producer fields default to none, base offset to 0 and the leader epoch to none", () => {
     const header = headerOf(encodeBatch([record("a")]));
     expect(header).toMatchObject({ producerId: -1, producerEpoch: -1, baseSequence: -1, baseOffset: 0 });
@@ -198,6 +204,8 @@ describe("decode and validate", () => {
     expect(records.map(({ offset }) => offset)).toEqual([12, 7, 6]);
     expect(records.map(({ sequence }) => sequence)).toEqual([5, 0, 2 ** 31 - 1]);
     expect(outcomeOf(() => validateRecords(header, payload))).toBe("INVALID_RECORD");
+    const gap = handMade("0c 00 00 00 01 01 00 0c 00 00 04 01 01 00", { recordsCount: 2, lastOffsetDelta: 1 });
+    expect(outcomeOf(() => validateRecords(...gap))).toBe("INVALID_RECORD");
   });
 
   test("an offset below 0 or above 2^53 - 1 is INVALID_RECORD", () => {

@@ -61,8 +61,10 @@ describe("varint", () => {
   });
 
   test("a sixth byte, and an end in the middle, are faults that stick", () => {
-    const long = new VarintReader(Uint8Array.of(0x80, 0x80, 0x80, 0x80, 0x80, 0x00, 0x02));
+    const long = new VarintReader(Uint8Array.of(0x82, 0x80, 0x80, 0x80, 0x80, 0x00, 0x02));
     expect(long.readVarint()).toBe(0);
+    expect(long.fault).toBe("longer than its type");
+    expect(long.readVarlong()).toBe(0); // It would fit here, but nothing is read after a fault.
     expect(long.fault).toBe("longer than its type");
     const cut = new VarintReader(Uint8Array.of(0x02, 0x80), 0);
     expect(cut.readVarint()).toBe(1);
