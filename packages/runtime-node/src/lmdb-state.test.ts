@@ -40,6 +40,25 @@ async function writeDatabase(): Promise<void> {
   await state.close();
 }
 
+/** The file with one child of the main tree's root put in place of another that has as many entries. */
+function withSharedLeaf(content: Buffer): Buffer {
+  const metas = [content.subarray(0, PAGE_BYTES), content.subarray(PAGE_BYTES, 2 * PAGE_BYTES)];
+  const [latest] = metas.sort((a, b) => Number(b.readBigUInt64LE(152) - a.readBigUInt64LE(152)));
+  const rootPosition = Number(latest?.readBigUInt64LE(136)) * PAGE_BYTES;
+  const nodePositionByLower = new Map<number, number>();
+  for (let index = 0; index < content.readUInt16LE(rootPosition + 20) / 2; index++) {
+    const nodePosition = rootPosition + 24 + content.readUInt16LE(rootPosition + 24 + 2 * index);
+    const lower = content.readUInt16LE(content.readUInt32LE(nodePosition) * PAGE_BYTES + 20);
+    const twin = nodePositionByLower.get(lower);
+    if (twin !== undefined) {
+      content.copy(content, twin, nodePosition, nodePosition + 4);
+      return content;
+    }
+    nodePositionByLower.set(lower, nodePosition);
+  }
+  return expect.fail("the tree has two leaves of equal count");
+}
+
 test("a sound database of several levels opens again and again", async () => {
   await writeDatabase();
   for (let round = 0; round < 3; round++) {
@@ -81,6 +100,13 @@ describe("a database that is none", () => {
       await state.close();
     },
   );
+
+  test("a page that belongs to two parents is CORRUPT, though every count still holds", async () => {
+    await writeDatabase();
+    const content = await readFile(dataPath);
+    await writeFile(dataPath, withSharedLeaf(content));
+    await expect(LmdbState.open(directory)).rejects.toMatchObject({ code: "CORRUPT" });
+  });
 
   test("an empty file is a new database", async () => {
     await writeDatabase();

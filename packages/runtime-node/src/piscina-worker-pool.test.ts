@@ -75,6 +75,16 @@ describe("threads", () => {
   });
 });
 
+test("a call made while others wait goes behind them", async () => {
+  const pool = new PiscinaWorkerPool({ threads: 1 });
+  const order: string[] = [];
+  const job = (name: string) => crcJob(pool).then(() => order.push(name));
+  const late = job("first").then(() => job("late"));
+  await Promise.all([late, job("second"), job("third"), job("fourth")]);
+  expect(order).toEqual(["first", "second", "third", "fourth", "late"]);
+  await pool.close();
+});
+
 describe("threads that fail", () => {
   test("a thread that dies fails its own job with WORKER_FAILED; the others run", async () => {
     const workerUrl = await workerFile(
