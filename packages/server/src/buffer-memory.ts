@@ -32,14 +32,20 @@ export class BufferMemory {
     return this.#waitingCount;
   }
 
+  /** Takes `bytes`, to be given back by `release`, if that needs no wait. */
+  tryAcquire(bytes: number): boolean {
+    if (this.#waitingCount > 0 || !this.#fits(bytes)) return false;
+    this.#usedBytes += bytes;
+    return true;
+  }
+
   /**
    * Takes `bytes`, to be given back by `release`, and calls `admit`: before it returns if there is room, else within the
    * `release` that makes room. It is a callback and no promise so that nobody who comes later can overtake in between.
    * @returns a function that gives the wait up (no effect after `admit`), or `undefined` when there was no wait
    */
   acquire(bytes: number, admit: () => void): (() => void) | undefined {
-    if (this.#waitingCount === 0 && this.#fits(bytes)) {
-      this.#usedBytes += bytes;
+    if (this.tryAcquire(bytes)) {
       admit();
       return undefined;
     }

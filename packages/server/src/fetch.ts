@@ -60,85 +60,159 @@ export interface FetchSource {
   readonly refusal: () => TidemarkError | undefined;
 }
 
+/** Decoded records handed over at a time, at least: a batch is not cut. More would only delay the first of them. */
+const RECORDS_AT_A_TIME = 1024;
+
 /**
- * Records from `fromOffset` on, in order. One read of the log a slice, not one a record.
+ * Records from `fromOffset` on, in order. One read of the log a slice and one `await` of the disk for thousands of records.
  *
- * Every batch's CRC is checked. Control batches are passed over.
+ * Every batch's CRC is checked. Control batches are passed over. It is no async generator since a step of one costs several
+ * times what decoding a small record does, and since `return` has to get through while `next` waits for new records.
  */
-export async function* fetchRecords(
-  source: FetchSource,
-  fromOffset: Offset,
-  options: Omit<FetchOptions, "partition" | "from">,
-): AsyncGenerator<FetchedRecord, void, undefined> {
-  const { log } = source;
-  const { signal, follow = true, maxBytes = FETCH_BYTES_DEFAULT } = options;
-  const toOffsetEnd = options.to ?? Number.POSITIVE_INFINITY;
-  const endAtStart = follow ? Number.POSITIVE_INFINITY : log.visibleEndOffset;
-  const place = { topic: source.topic, partition: source.partition };
-  let offset: number = fromOffset;
-  try {
+export class RecordIterator implements AsyncIterableIterator<FetchedRecord> {
+  readonly #source: FetchSource;
+  readonly #options: Omit<FetchOptions, "partition" | "from">;
+  /** Where the iteration ends: given by the caller, or where the log ended when it began. */
+  readonly #endOffset: number;
+  /** Next offset to be decoded. */
+  #offset: number;
+  #records: FetchedRecord[] = [];
+  /** Index of the next record to be handed out. */
+  #next = 0;
+  /** What is left of the slice that was read. */
+  #slice: Uint8Array = new Uint8Array(0);
+  #sliceAtBytes = 0;
+  #isDone = false;
+  #filling: Promise<void> | undefined;
+  #stopWaiting: (() => void) | undefined;
+
+  constructor(source: FetchSource, fromOffset: Offset, options: Omit<FetchOptions, "partition" | "from">) {
+    this.#source = source;
+    this.#options = options;
+    this.#offset = fromOffset;
+    const logEnd = (options.follow ?? true) ? Number.POSITIVE_INFINITY : source.log.visibleEndOffset;
+    this.#endOffset = Math.min(options.to ?? Number.POSITIVE_INFINITY, logEnd);
+  }
+
+  [Symbol.asyncIterator](): this {
+    return this;
+  }
+
+  next(): Promise<IteratorResult<FetchedRecord, undefined>> {
+    const record = this.#records[this.#next];
+    if (record === undefined || this.#isDone || this.#options.signal?.aborted === true) return this.#nextAfterFill();
+    this.#next += 1;
+    return Promise.resolve({ done: false, value: record });
+  }
+
+  /** Ends the iteration, also one that waits for records. */
+  return(): Promise<IteratorResult<FetchedRecord, undefined>> {
+    this.#end();
+    return Promise.resolve({ done: true, value: undefined });
+  }
+
+  #end(): void {
+    this.#isDone = true;
+    this.#records = [];
+    this.#slice = new Uint8Array(0);
+    this.#stopWaiting?.();
+  }
+
+  async #nextAfterFill(): Promise<IteratorResult<FetchedRecord, undefined>> {
     for (;;) {
+      if (this.#isDone) return { done: true, value: undefined };
+      try {
+        this.#options.signal?.throwIfAborted();
+        const record = this.#records[this.#next];
+        if (record !== undefined) {
+          this.#next += 1;
+          return { done: false, value: record };
+        }
+        // Calls that overlap share one fill.
+        this.#filling ??= this.#fill().finally(() => {
+          this.#filling = undefined;
+        });
+        await this.#filling;
+      } catch (error) {
+        this.#end();
+        const { topic, partition } = this.#source;
+        throw toTidemarkError(error, { topic, partition, offset: this.#offset });
+      }
+    }
+  }
+
+  /** Gets at least one record ready, or finds the end. */
+  async #fill(): Promise<void> {
+    const { log, refusal } = this.#source;
+    const { signal, maxBytes = FETCH_BYTES_DEFAULT } = this.#options;
+    this.#records = [];
+    this.#next = 0;
+    while (this.#records.length === 0 && !this.#isDone) {
       signal?.throwIfAborted();
       // A log that closes wakes its waiters.
-      const refusal = source.refusal();
-      if (refusal !== undefined) throw refusal;
-      if (offset >= toOffsetEnd || offset >= endAtStart) return;
+      const refused = refusal();
+      if (refused !== undefined) throw refused;
+      if (this.#offset >= this.#endOffset) return this.#end();
+      if (this.#sliceAtBytes < this.#slice.length && (await this.#decodeSlice())) continue;
       const limitOffset = log.visibleEndOffset;
-      if (offset >= limitOffset) {
-        await waitForRecords(log, toOffset(offset), signal);
+      if (this.#offset >= limitOffset) {
+        await this.#waitForRecords(toOffset(this.#offset), signal);
         continue;
       }
-      const { bytes } = await log.read({ fromOffset: toOffset(offset), maxBytes, limitOffset, minOneBatch: true });
-      const before = offset;
-      for (let positionBytes = 0; positionBytes < bytes.length;) {
-        const scan = scanBatch(bytes, positionBytes);
-        if (scan.type === "incomplete") break; // The slice was cut here; the next one begins with it.
-        if (scan.type === "corrupt") throw corrupt(source, offset, scan.reason);
-        const { header } = scan;
-        positionBytes += header.sizeInBytes;
-        if (header.lastOffset < offset) continue;
-        if (!checkCrc(bytes, header)) throw corrupt(source, offset, "the CRC does not match");
+      const fromOffset = toOffset(this.#offset);
+      this.#slice = (await log.read({ fromOffset, maxBytes, limitOffset, minOneBatch: true })).bytes;
+      this.#sliceAtBytes = 0;
+      if (this.#slice.length === 0) throw corrupt(this.#source, this.#offset, "the log holds no batch before its end");
+    }
+  }
+
+  /** Decodes batches of the slice into `#records`. @returns whether it got any further; else the rest is half a batch */
+  async #decodeSlice(): Promise<boolean> {
+    const { topic, partition } = this.#source;
+    const records = this.#records;
+    const endOffset = this.#endOffset;
+    const startBytes = this.#sliceAtBytes;
+    while (this.#sliceAtBytes < this.#slice.length && records.length < RECORDS_AT_A_TIME && this.#offset < endOffset) {
+      const scan = scanBatch(this.#slice, this.#sliceAtBytes);
+      if (scan.type === "incomplete") break; // The slice was cut here; the next one begins with it.
+      if (scan.type === "corrupt") throw corrupt(this.#source, this.#offset, scan.reason);
+      const { header } = scan;
+      if (header.lastOffset >= this.#offset) {
+        if (!checkCrc(this.#slice, header)) throw corrupt(this.#source, this.#offset, "the CRC does not match");
         if (!isControlBatch(header)) {
-          for (const { offset: at, timestamp, key, value, headers } of decodeRecords(
-            header,
-            await payloadOf(source, bytes, header),
-          )) {
-            if (at < offset) continue;
-            if (at >= toOffsetEnd) return;
-            yield { ...place, offset: at, timestamp, key, value, headers };
-            signal?.throwIfAborted();
+          const payload = await payloadOf(this.#source, this.#slice, header);
+          for (const { offset, timestamp, key, value, headers } of decodeRecords(header, payload)) {
+            if (offset < this.#offset || offset >= endOffset) continue;
+            records.push({ topic, partition, offset, timestamp, key, value, headers });
           }
         }
-        offset = header.lastOffset + 1;
+        this.#offset = header.lastOffset + 1;
       }
-      if (offset === before) throw corrupt(source, offset, "the log holds no whole batch where its end is further on");
+      this.#sliceAtBytes += header.sizeInBytes;
     }
-  } catch (error) {
-    throw toTidemarkError(error, { ...place, offset });
+    if (this.#sliceAtBytes > startBytes) return true;
+    this.#slice = new Uint8Array(0);
+    this.#sliceAtBytes = 0;
+    return false;
+  }
+
+  /** Resolves when there may be records at `offset`, on abort, and when the iteration is ended. */
+  async #waitForRecords(offset: Offset, signal: AbortSignal | undefined): Promise<void> {
+    const wait = this.#source.log.waitForEndOffset(offset);
+    const cancel = (): void => wait.cancel();
+    this.#stopWaiting = cancel;
+    signal?.addEventListener("abort", cancel, { once: true });
+    try {
+      await wait.promise;
+    } finally {
+      signal?.removeEventListener("abort", cancel);
+      this.#stopWaiting = undefined;
+    }
   }
 }
 
-/** Resolves when there may be records at `offset`. @throws signal.reason */
-async function waitForRecords(log: PartitionLog, offset: Offset, signal: AbortSignal | undefined): Promise<void> {
-  const waiter = log.waitForEndOffset(offset);
-  if (signal === undefined) {
-    await waiter.promise;
-    return;
-  }
-  let onAbort: () => void = () => undefined;
-  const aborted = new Promise<void>((resolve) => {
-    onAbort = resolve;
-    signal.addEventListener("abort", onAbort, { once: true });
-  });
-  try {
-    await Promise.race([waiter.promise, aborted]);
-  } finally {
-    signal.removeEventListener("abort", onAbort);
-    waiter.cancel();
-  }
-}
-
-async function payloadOf(source: FetchSource, bytes: Uint8Array, header: BatchHeader): Promise<Uint8Array> {
+/** The records of a batch, decompressed. */
+function payloadOf(source: FetchSource, bytes: Uint8Array, header: BatchHeader): Uint8Array | Promise<Uint8Array> {
   const section = recordsSection(bytes, header);
   const codec = compressionCodec(header);
   if (codec === "none") return section;

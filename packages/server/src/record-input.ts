@@ -1,5 +1,5 @@
-import { encodeUtf8 } from "@tidemark/base";
 import type { RecordHeader, RecordInput } from "@tidemark/wire";
+import type { ByteArena } from "./byte-arena.ts";
 import { TidemarkError } from "./error.ts";
 
 /** Text is stored as UTF-8. */
@@ -22,36 +22,36 @@ export interface RecordToAppend {
 const TIMESTAMP_MAX = Number.MAX_SAFE_INTEGER - 1;
 
 /**
- * The record as the encoder wants it, in memory of its own.
+ * The record as the encoder wants it, in memory that is not the caller's.
  * @throws TidemarkError INVALID_REQUEST, INVALID_TIMESTAMP
  */
-export function toRecordInput(record: RecordToAppend, nowMs: number): RecordInput {
+export function toRecordInput(record: RecordToAppend, nowMs: number, arena: ByteArena): RecordInput {
   if (typeof record !== "object" || record === null) throw wrong("a record is an object with a value");
   const { timestamp = nowMs } = record;
   if (!(Number.isInteger(timestamp) && timestamp >= 0 && timestamp <= TIMESTAMP_MAX)) {
     throw new TidemarkError("INVALID_TIMESTAMP", `timestamp ${timestamp} is not an integer in 0..2^53 - 2`);
   }
-  const key = toBytes(record.key ?? null, "key");
-  const value = toBytes(record.value, "value");
+  const key = toBytes(record.key ?? null, "key", arena);
+  const value = toBytes(record.value, "value", arena);
   return record.headers === undefined
     ? { key, value, timestamp }
-    : { key, value, timestamp, headers: toHeaders(record.headers) };
+    : { key, value, timestamp, headers: toHeaders(record.headers, arena) };
 }
 
-function toBytes(value: Bytes | null, what: string): Uint8Array | null {
+function toBytes(value: Bytes | null, what: string, arena: ByteArena): Uint8Array | null {
   if (value === null) return null;
-  if (typeof value === "string") return encodeUtf8(value);
-  if (value instanceof Uint8Array) return new Uint8Array(value);
+  if (typeof value === "string") return arena.encode(value);
+  if (value instanceof Uint8Array) return arena.copy(value);
   throw wrong(`the ${what} of a record is a string, a Uint8Array or null, not ${typeof value}`);
 }
 
-function toHeaders(headers: NonNullable<RecordToAppend["headers"]>): readonly RecordHeader[] {
+function toHeaders(headers: NonNullable<RecordToAppend["headers"]>, arena: ByteArena): readonly RecordHeader[] {
   if (!Array.isArray(headers)) {
-    return Object.entries(headers).map(([key, value]) => ({ key, value: toBytes(value, `header "${key}"`) }));
+    return Object.entries(headers).map(([key, value]) => ({ key, value: toBytes(value, `header "${key}"`, arena) }));
   }
   return (headers as readonly { readonly key: string; readonly value: Bytes | null }[]).map(({ key, value }) => {
     if (typeof key !== "string") throw wrong("the key of a header is a string");
-    return { key, value: toBytes(value, `header "${key}"`) };
+    return { key, value: toBytes(value, `header "${key}"`, arena) };
   });
 }
 

@@ -5,6 +5,7 @@ import { LogError, LogManager } from "@tidemark/log";
 import type { LogManagerReport, PartitionLog, TopicConfig } from "@tidemark/log";
 import { LmdbState, openEnvironment, StateError } from "@tidemark/runtime-node";
 import { BufferMemory } from "./buffer-memory.ts";
+import { ByteArena } from "./byte-arena.ts";
 import { closedError, TidemarkError, toTidemarkError, translated } from "./error.ts";
 import {
   BATCH_BYTES_DEFAULT,
@@ -59,6 +60,7 @@ export class Tidemark implements AsyncDisposable {
   /** Calls of `topic` and `deleteTopic` run one after another. */
   #changes: Promise<unknown> = Promise.resolve();
   readonly #memory: BufferMemory;
+  readonly #arena = new ByteArena();
   readonly #batchBytes: number;
   readonly #defaults: TopicConfig;
   #callsInFlight = 0;
@@ -209,6 +211,7 @@ export class Tidemark implements AsyncDisposable {
       clock: environment.clock,
       workers: environment.workers,
       memory: this.#memory,
+      arena: this.#arena,
       partitioner: new StickyPartitioner(environment.random, partitions, this.#batchBytes),
       producerId: this.producerId,
       batchBytes: this.#batchBytes,
@@ -219,11 +222,13 @@ export class Tidemark implements AsyncDisposable {
 
   #beginCall(): () => void {
     this.#callsInFlight += 1;
-    return () => {
-      this.#callsInFlight -= 1;
-      if (this.#callsInFlight === 0) this.#onIdle?.();
-    };
+    return this.#endCall;
   }
+
+  readonly #endCall = (): void => {
+    this.#callsInFlight -= 1;
+    if (this.#callsInFlight === 0) this.#onIdle?.();
+  };
 
   #change<Result>(topic: string, run: () => Promise<Result>): Promise<Result> {
     if (this.#closing !== undefined) return Promise.reject(closedError(this.directory));
