@@ -173,7 +173,15 @@ public class Oracle {
     private static String state() {
         StringJoiner segments = new StringJoiner(",");
         log.logSegments().forEach(segment -> segments.add(segment.baseOffset() + ":" + segment.size()));
-        return "ok start=" + log.logStartOffset() + " end=" + log.logEndOffset() + " segments=" + segments;
+        return "ok start=" + log.logStartOffset() + " end=" + log.logEndOffset() + " segments=" + segments
+            + " entries=" + show(log.leaderEpochCache().epochEntries());
+    }
+
+    /** The scheduler has one thread, which runs what is due in the order of the calls. */
+    private static void finishScheduled() throws InterruptedException {
+        CountDownLatch isDone = new CountDownLatch(1);
+        SCHEDULER.scheduleOnce("finish-scheduled", isDone::countDown);
+        isDone.await();
     }
 
     private static String show(OptionalInt value) {
