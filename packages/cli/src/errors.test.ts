@@ -12,7 +12,7 @@ describe("an error in one line", () => {
 
   test("an error that wraps another is told by the cause that can be acted on", () => {
     const cause = new FileError("ENOSPC", "write", "/d/x.log");
-    const wrapper = Object.assign(new Error("KAFKA_STORAGE_ERROR", { cause }), { code: "KAFKA_STORAGE_ERROR" });
+    const wrapper = Object.assign(new Error("wrapper", { cause }), { code: "KAFKA_STORAGE_ERROR" });
     expect(describeError(wrapper)).toBe("/d/x.log: no space left on the device");
     expect(hasCode(wrapper, "ENOSPC")).toBe(true);
     expect(hasCode(wrapper, "EIO")).toBe(false);

@@ -1,4 +1,5 @@
 import { FileError } from "@tidemark/base";
+import { TidemarkError } from "@tidemark/server";
 
 /** Exit codes of the command. */
 export const EXIT_OK = 0;
@@ -47,8 +48,8 @@ const WHAT_CODES_MEAN: Readonly<Record<string, string>> = {
 /**
  * The error as one line for people: never empty, never with a line break, without a stack.
  *
- * Errors of the system and of the `FileSystem` port become "PATH: what it means"; others keep their own message. A code that
- * only wraps another error (KAFKA_STORAGE_ERROR over ENOSPC) is followed to the cause that a user can act on.
+ * Errors of the system and of the `FileSystem` port become "PATH: what it means", also where they are only the cause of
+ * another error; others keep their own message.
  */
 export function describeError(error: unknown): string {
   const system = systemErrorOf(error);
@@ -60,7 +61,7 @@ export function describeError(error: unknown): string {
 /** The first error in the chain of causes that names a situation of the operating system. */
 function systemErrorOf(error: unknown): string | undefined {
   for (let cause = error, depth = 0; cause instanceof Error && depth < 8; cause = cause.cause, depth += 1) {
-    if (cause instanceof CommandError) return cause.message;
+    if (cause instanceof CommandError || cause instanceof TidemarkError) return cause.message; // Written for people.
     const { code, path } = cause as { code?: unknown; path?: unknown };
     const meaning = typeof code === "string" ? WHAT_CODES_MEAN[code] : undefined;
     if (meaning === undefined) continue;

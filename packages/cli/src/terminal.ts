@@ -21,6 +21,9 @@ export function printLine(text = ""): void {
   process.stdout.write(`${text}\n`);
 }
 
+/** Labels of lines and bars are filled up to this. */
+export const LABEL_CHARS = 10;
+
 /** How often a progress line is printed where no terminal can show a bar. */
 const PLAIN_PROGRESS_MS = 2000;
 
@@ -43,7 +46,7 @@ export class Progress {
     if (process.stderr.isTTY && total > 0) {
       this.#bar = new cliProgress.SingleBar({
         stream: process.stderr,
-        format: `${label} {bar} {percentage}% {value}/{total} ${unit}, {duration_formatted}`,
+        format: `${label.padEnd(LABEL_CHARS)} {bar} {percentage}% {value}/{total} ${unit}, {duration_formatted}`,
         formatValue: (value, _options, type) => (type === "percentage" ? `${value}`.padStart(3) : formatCount(value)),
         barCompleteChar: "#",
         barIncompleteChar: "-",
@@ -57,8 +60,10 @@ export class Progress {
     }
   }
 
-  /** Shows the bar again after `stop`. */
-  start(): void {
+  /** Takes the bar away while `print` writes lines. */
+  interrupt(print: () => void): void {
+    this.#bar?.stop();
+    print();
     this.#bar?.start(this.#total, this.#value);
   }
 

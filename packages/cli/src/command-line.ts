@@ -1,0 +1,178 @@
+import { randomInt } from "node:crypto";
+
+import { cac, type CAC } from "cac";
+
+import { appendLines } from "./append.ts";
+import { flagOption, integerOption, parseInteger, protectValues, type RawOptions, textOption } from "./arguments.ts";
+import { runIngest } from "./demo/ingest.ts";
+import { INGEST_COMMAND, type IngestTask } from "./demo/messages.ts";
+import { DEFAULT_SEGMENT_BYTES, runDemo, SEGMENT_BYTES_MIN } from "./demo/run-demo.ts";
+import { dumpFiles } from "./dump.ts";
+import { CommandError, describeError, EXIT_CANNOT, EXIT_OK, Interrupted } from "./errors.ts";
+import { FETCH_FORMATS, fetchRecords, type FetchFormat, type FetchFrom } from "./fetch.ts";
+import { interruptible } from "./interrupt.ts";
+import { printLine } from "./terminal.ts";
+import { verify } from "./verify.ts";
+import { VERSION } from "./version.ts";
+
+const DEFAULT_DIRECTORY = "./data";
+const OFFSET_RANGE = { min: 0, max: Number.MAX_SAFE_INTEGER };
+const PARTITION_RANGE = { min: 0, max: 2 ** 31 - 1 };
+const SEED_RANGE = { min: 0, max: 2 ** 32 - 1 };
+
+/**
+ * Runs the `tidemark` command.
+ *
+ * Whatever goes wrong becomes one line on standard error; with TIDEMARK_DEBUG=1 the stack follows.
+ * @param args without the interpreter and the script
+ * @returns the exit code: 0 done; 1 done, and something is wrong with the data; 2 could not be done; 128 + n stopped by signal n
+ */
+export async function runCommandLine(args: readonly string[]): Promise<number> {
+  try {
+    const [first, task] = args;
+    if (first === INGEST_COMMAND) return await runIngest(JSON.parse(task ?? "null") as IngestTask);
+    return await interruptible((signal) => dispatch(args, signal));
+  } catch (error) {
+    if (error instanceof Interrupted) return error.exitCode;
+    return reportError(error);
+  }
+}
+
+function reportError(error: unknown): number {
+  process.stderr.write(`tidemark: ${describeError(error)}\n`);
+  if (process.env["TIDEMARK_DEBUG"] === "1" && error instanceof Error) process.stderr.write(`${chainOf(error)}\n`);
+  return error instanceof CommandError ? error.exitCode : EXIT_CANNOT;
+}
+
+function chainOf(error: Error): string {
+  const stack = error.stack ?? error.message;
+  return error.cause instanceof Error ? `${stack}\ncaused by ${chainOf(error.cause)}` : stack;
+}
+
+async function dispatch(args: readonly string[], signal: AbortSignal): Promise<number> {
+  const cli = defineCommands(signal);
+  const words = protectValues(args, cli);
+  cli.parse(["node", "tidemark", ...words], { run: false });
+  if (cli.options["help"] === true) return EXIT_OK; // Printed by cac.
+  if (cli.options["version"] === true && cli.matchedCommand === undefined) {
+    if (words.some((word) => word !== "--version" && word !== "-v")) throw new CommandError("--version goes alone");
+    printLine(VERSION);
+    return EXIT_OK;
+  }
+  if (cli.matchedCommand === undefined) {
+    const unknown = cli.args[0];
+    if (unknown === undefined && words.length > 0) throw new CommandError(`unknown option ${words[0]?.split("=")[0]}`);
+    cli.outputHelp();
+    throw new CommandError(unknown === undefined ? "no command given" : `unknown command ${JSON.stringify(unknown)}`);
+  }
+  try {
+    return await (cli.runMatchedCommand() as Promise<number>);
+  } catch (error) {
+    if (error instanceof Error && error.name === "CACError") throw new CommandError(lowerFirst(error.message));
+    throw error;
+  }
+}
+
+function defineCommands(signal: AbortSignal): CAC {
+  const cli = cac("tidemark");
+  const directory = ["--directory <dir>", `Directory of the log (default: ${DEFAULT_DIRECTORY})`] as const;
+
+  cli
+    .command("demo", "Ingest real records, kill the process twice, prove that nothing acknowledged is lost")
+    .option("--input <file>", "Lines to ingest, one record each (default: 200,000 flights of vega-datasets)")
+    .option("--directory <dir>", "Work here and leave the log: a new or empty directory, or one of an earlier demo")
+    .option("--keep", "Do not remove the temporary directory at the end")
+    .option("--report <file>", "Write verdict and figures as JSON")
+    .option("--seed <number>", "Decides at which acknowledged counts to kill (default: random, printed)")
+    .option("--segment-bytes <bytes>", `Size of a segment (default: ${DEFAULT_SEGMENT_BYTES})`)
+    .action((options: RawOptions) =>
+      runDemo(
+        {
+          inputPath: textOption(options, "input"),
+          directory: textOption(options, "directory"),
+          keep: flagOption(options, "keep"),
+          reportPath: textOption(options, "report"),
+          seed: integerOption(options, "seed", SEED_RANGE) ?? randomInt(SEED_RANGE.max),
+          segmentBytes:
+            integerOption(options, "segmentBytes", { min: SEGMENT_BYTES_MIN, max: 2 ** 30 }) ?? DEFAULT_SEGMENT_BYTES,
+        },
+        signal,
+      ),
+    );
+
+  cli
+    .command("append <topic>", "Append lines of a file or of standard input, one record each")
+    .option(...directory)
+    .option("--file <file>", "Read lines from here (default: standard input)")
+    .option("--key-separator <text>", "What stands before the first of these in a line is the record's key")
+    .option("--partition <number>", "Append to this partition (default: by key)")
+    .action((topic: string, options: RawOptions) =>
+      appendLines(
+        {
+          topic,
+          directory: textOption(options, "directory") ?? DEFAULT_DIRECTORY,
+          filePath: textOption(options, "file"),
+          keySeparator: textOption(options, "keySeparator"),
+          partition: integerOption(options, "partition", PARTITION_RANGE),
+        },
+        signal,
+      ),
+    );
+
+  cli
+    .command("fetch <topic>", "Print records")
+    .option(...directory)
+    .option("--partition <number>", "Fetch from this partition (default: 0)")
+    .option("--from <offset>", "earliest, latest or an offset (default: earliest)")
+    .option("--max-records <count>", "Stop after so many records")
+    .option("--follow", "Wait for more records at the end of the log")
+    .option("--format <format>", "value: the bytes and a line break; json; hex (default: value)")
+    .action((topic: string, options: RawOptions) =>
+      fetchRecords(
+        {
+          topic,
+          directory: textOption(options, "directory") ?? DEFAULT_DIRECTORY,
+          partition: integerOption(options, "partition", PARTITION_RANGE) ?? 0,
+          from: fromOption(options),
+          maxRecords: integerOption(options, "maxRecords", OFFSET_RANGE),
+          follow: flagOption(options, "follow"),
+          format: formatOption(options),
+        },
+        signal,
+      ),
+    );
+
+  cli
+    .command("dump <...files>", "Print batches of a .log file, entries of an .index, lines of a checkpoint")
+    .option("--records", "Also each record of a .log file")
+    .action((files: string[], options: RawOptions) => dumpFiles(files, { records: flagOption(options, "records") }));
+
+  cli
+    .command("verify <dir>", "Check every file of a log directory; never writes")
+    .action((path: string) => verify(path, signal));
+
+  cli.help();
+  cli.globalCommand.option("-v, --version", "Display the version");
+  return cli;
+}
+
+function fromOption(options: RawOptions): FetchFrom {
+  const text = textOption(options, "from") ?? "earliest";
+  if (text === "earliest" || text === "latest") return text;
+  if (!/^\d/u.test(text))
+    throw new CommandError(`--from must be earliest, latest or an offset, not ${JSON.stringify(text)}`);
+  return parseInteger(text, "--from", OFFSET_RANGE);
+}
+
+function formatOption(options: RawOptions): FetchFormat {
+  const text = textOption(options, "format") ?? "value";
+  const format = FETCH_FORMATS.find((candidate) => candidate === text);
+  if (format === undefined) {
+    throw new CommandError(`--format must be one of ${FETCH_FORMATS.join(", ")}, not ${JSON.stringify(text)}`);
+  }
+  return format;
+}
+
+function lowerFirst(text: string): string {
+  return text.charAt(0).toLowerCase() + text.slice(1);
+}

@@ -1,0 +1,101 @@
+import { mkdir, mkdtemp, readdir, rm, stat } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join, resolve } from "node:path";
+
+import type { FileLock } from "@tidemark/base";
+import { NodeFileSystem } from "@tidemark/runtime-node";
+
+import { CommandError, describeError, hasCode } from "../errors.ts";
+
+/** An empty file that marks a directory as the demo's own. Its lock is held as long as a demo works there. */
+const MARKER = "tidemark-demo";
+
+/** What the demo's engine makes beside the marker. Anything else in there was put by somebody else. */
+const OWN_NAME = /^(?:tidemark-demo|log|state|state\.damaged-\d+)$/u;
+
+export interface DemoDirectory {
+  readonly path: string;
+  readonly isTemporary: boolean;
+  /** Lets the directory go, and removes it if it is temporary and not to be kept. Idempotent. */
+  release(options: { readonly keep: boolean }): Promise<void>;
+}
+
+/**
+ * The directory to work in, empty but for the marker, and locked against a second demo.
+ *
+ * A named directory may be absent, empty, or hold an earlier demo of the same topic, which is then removed. In any other
+ * directory nothing is touched.
+ * @throws CommandError when it is used by another process, holds something else, or cannot be made or written
+ */
+export async function prepareDemoDirectory(named: string | undefined, topic: string): Promise<DemoDirectory> {
+  const isTemporary = named === undefined;
+  const path = isTemporary ? await mkdtemp(join(tmpdir(), "tidemark-demo-")) : resolve(named);
+  if (!isTemporary) await makeUsable(path, topic);
+  const lock = await takeLock(join(path, MARKER), path);
+  let isReleased = false;
+  const release = async ({ keep }: { readonly keep: boolean }) => {
+    if (isReleased) return;
+    isReleased = true;
+    await lock.release();
+    if (isTemporary && !keep) await rm(path, { recursive: true, force: true });
+  };
+  try {
+    await removeEarlierDemo(path);
+  } catch (error) {
+    await release({ keep: false });
+    throw error;
+  }
+  return { path, isTemporary, release };
+}
+
+async function makeUsable(path: string, topic: string): Promise<void> {
+  await mkdir(path, { recursive: true });
+  if (!(await stat(path)).isDirectory()) throw new CommandError(`${path}: not a directory`);
+  const names = await readdir(path);
+  if (names.length === 0) return;
+  if (!names.includes(MARKER) || names.some((name) => !OWN_NAME.test(name))) {
+    throw new CommandError(`${path}: not empty, and no directory of an earlier demo; name an empty or a new one`);
+  }
+  const foreign = (await partitionDirectories(path)).filter((name) => name !== `${topic}-0`);
+  if (foreign.length > 0) {
+    throw new CommandError(
+      `${path}: holds ${foreign[0]}, which this demo did not write; name an empty or a new directory`,
+    );
+  }
+}
+
+async function partitionDirectories(path: string): Promise<readonly string[]> {
+  try {
+    const entries = await readdir(join(path, "log"), { withFileTypes: true });
+    return entries.filter((entry) => entry.isDirectory()).map((entry) => entry.name);
+  } catch (error) {
+    if (hasCode(error, "ENOENT")) return [];
+    throw error;
+  }
+}
+
+async function takeLock(lockPath: string, path: string): Promise<FileLock> {
+  try {
+    return await new NodeFileSystem().lock(lockPath);
+  } catch (error) {
+    if (hasCode(error, "EBUSY")) throw new CommandError(`${path}: in use by another process`, { cause: error });
+    throw new CommandError(`${path}: cannot work there: ${describeError(error)}`, { cause: error });
+  }
+}
+
+/** Removes the log and the state of an earlier demo, unless a process has them open. */
+async function removeEarlierDemo(path: string): Promise<void> {
+  const logDirectory = join(path, "log");
+  const exists = await stat(logDirectory).then(
+    () => true,
+    () => false,
+  );
+  if (exists) {
+    const lock = await takeLock(join(logDirectory, ".lock"), path);
+    await lock.release();
+  }
+  await rm(logDirectory, { recursive: true, force: true });
+  for (const name of await readdir(path)) {
+    if (name.startsWith("state")) await rm(join(path, name), { recursive: true, force: true });
+  }
+}
