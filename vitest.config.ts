@@ -1,4 +1,5 @@
 import { defineConfig } from "vitest/config";
+import type { TestProject } from "vitest/node";
 
 // Tests run the sources of every package; nothing needs to be built for them.
 const conditions = ["tidemark-source"];
@@ -10,11 +11,21 @@ const ssr = {
   },
 };
 
+/** Vitest passes over a project without a test file in silence; a folder moved or misspelt would look like success. */
+const failWithoutTests = {
+  name: "tidemark:fail-without-tests",
+  async configureVitest({ project }: { project: TestProject }): Promise<void> {
+    const { testFiles } = await project.globTestFiles();
+    if (testFiles.length === 0) throw new Error(`The test project ${project.name} has no test file.`);
+  },
+};
+
 /** One named group of tests: `npm test -- --project NAME`. Each test file runs in a process of its own. */
 function project(name: string, include: string[], testTimeout = 20_000) {
   return {
     resolve,
     ssr,
+    plugins: [failWithoutTests],
     test: { name, include, testTimeout, hookTimeout: testTimeout, pool: "forks" as const, isolate: true },
   };
 }
