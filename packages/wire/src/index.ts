@@ -4,6 +4,42 @@ export { WireError } from "./error.ts";
 export type { WireErrorCode, WireFacts } from "./error.ts";
 export { runWorkerJob } from "./jobs.ts";
 export { murmur2, toPositive } from "./murmur2.ts";
+export { PEER_ERROR_NUMBERS, PeerError } from "./peer-messages.ts";
+export type {
+  AlterPartitionRequest,
+  AlterPartitionResponse,
+  BrokerState,
+  ClusterStateRequest,
+  ClusterStateResponse,
+  DescribeRequest,
+  DescribeResponse,
+  FetchPartition,
+  FetchPartitionResponse,
+  FetchRequest,
+  FetchResponse,
+  IsrMember,
+  OffsetsForLeaderEpochPartition,
+  OffsetsForLeaderEpochPartitionResponse,
+  OffsetsForLeaderEpochRequest,
+  OffsetsForLeaderEpochResponse,
+  PartitionName,
+  PartitionState,
+  PeerAddress,
+  PeerErrorCode,
+  PeerErrorType,
+  PeerHandler,
+  PeerKind,
+  PeerRequest,
+  PeerResponse,
+  PeerTransport,
+  ProducePartition,
+  ProducePartitionResponse,
+  ProduceRequest,
+  ProduceResponse,
+  RegisterRequest,
+  RegisterResponse,
+  ResponseTo,
+} from "./peer-messages.ts";
 export {
   checkCrc,
   codecId,
