@@ -1,0 +1,90 @@
+import { writeFileSync } from "node:fs";
+import { MICRO_WORKLOADS } from "./micro-workloads.ts";
+import { parseOptions } from "./options.ts";
+import type { BenchOptions } from "./options.ts";
+import { poolWorkloads } from "./pool-workloads.ts";
+import { Progress } from "./progress.ts";
+import { describeRun } from "./report.ts";
+import type { Report } from "./report.ts";
+import { select } from "./selection.ts";
+import type { Selected } from "./selection.ts";
+import { renderTable, wrapText } from "./table.ts";
+import { TemporaryDirectories } from "./temporary-directories.ts";
+import { throughputWorkloads } from "./throughput-workloads.ts";
+import type { Result } from "./workload.ts";
+
+const EXIT_OK = 0;
+const EXIT_CANNOT = 2;
+
+/**
+ * Runs the benchmarks: tables on standard output, progress on standard error.
+ * @param args without the interpreter and the script
+ * @returns the exit code: 0 measured; 2 a wrong command line, or something could not be measured
+ */
+export async function runCommandLine(args: readonly string[]): Promise<number> {
+  const invocation = parseOptions(args);
+  if (invocation.type === "help") return EXIT_OK;
+  if (invocation.type === "wrong") return refuse(`${invocation.reason} (--help tells the options)`);
+  const { options } = invocation;
+  const workloads = [...MICRO_WORKLOADS, ...(await poolWorkloads()), ...throughputWorkloads()];
+  const selected = select(workloads, options.only);
+  if (selected.length === 0) {
+    const names = workloads.map(({ name }) => `  ${name}`).join("\n");
+    return refuse(`nothing is named ${JSON.stringify(options.only)}; the workloads are\n${names}`);
+  }
+  try {
+    await measure(selected, options);
+  } catch (error) {
+    return refuse(error instanceof Error ? (error.stack ?? error.message) : String(error));
+  }
+  return EXIT_OK;
+}
+
+function refuse(reason: string): number {
+  process.stderr.write(`bench: ${reason}\n`);
+  return EXIT_CANNOT;
+}
+
+async function measure(selected: readonly Selected[], options: BenchOptions): Promise<void> {
+  // Before an hour of measuring: a file that cannot be written is found now.
+  if (options.jsonPath !== undefined) writeFileSync(options.jsonPath, "");
+  using directories = new TemporaryDirectories();
+  const description = describeRun(options, directories.root);
+  print(heading(description));
+  const progress = new Progress();
+  const results: Result[] = [];
+  for (const { workload, includes } of selected) {
+    const rows = await workload.measure({
+      quick: options.quick,
+      rounds: options.rounds,
+      directories,
+      includes,
+      onProgress: (what) => progress.show(workload.name, what),
+    });
+    progress.clear();
+    results.push(...rows);
+    print(`\n${workload.name}\n${wrapText(workload.explanation)}\n${renderTable(rows, workload.peers)}`);
+  }
+  if (options.jsonPath === undefined) return;
+  const report: Report = { ...description, results };
+  writeFileSync(options.jsonPath, `${JSON.stringify(report, undefined, 2)}\n`);
+}
+
+function heading({ machine, node, versions, settings }: Omit<Report, "results">): string {
+  const { cpu, cores, memoryBytes, platform, release, arch, fileSystem } = machine;
+  const lines = [
+    `${cpu}, ${cores} cores, ${Math.round(memoryBytes / 1024 ** 3)} GiB, ${platform} ${release} ${arch}, files on ${fileSystem}`,
+    `Node ${node}; ${Object.entries(versions)
+      .map(([name, version]) => `${name} ${version}`)
+      .join(", ")}`,
+    `${settings.rounds} rounds${settings.quick ? ", quick: whether it runs, not how fast" : ""}; a ratio is how many times as fast`,
+  ];
+  if (settings.code === "sources") lines.push("Sources through tsx: compiled code is faster.");
+  if (fileSystem === "tmpfs")
+    lines.push("These files are in memory, where a sync costs nothing: set TMPDIR to a directory on a disk.");
+  return lines.join("\n");
+}
+
+function print(text: string): void {
+  process.stdout.write(`${text}\n`);
+}
