@@ -39,6 +39,7 @@ export async function appendLines(options: AppendOptions, signal: AbortSignal): 
   const isNew = !(await topicExists(options.directory, options.topic));
   await using log = await Tidemark.open({ directory: options.directory });
   const topic = await log.topic(options.topic, isNew ? { partitions: (options.partition ?? 0) + 1 } : {});
+  if (options.partition !== undefined) topic.partition(options.partition); // Refused now, not with the first line.
   const appender = new LineAppender(topic, options);
   try {
     for await (const chunk of input) await appender.chunk(chunk as Uint8Array);

@@ -28,6 +28,8 @@ const SEED_RANGE = { min: 0, max: 2 ** 32 - 1 };
  * @returns the exit code: 0 done; 1 done, and something is wrong with the data; 2 could not be done; 128 + n stopped by signal n
  */
 export async function runCommandLine(args: readonly string[]): Promise<number> {
+  // lmdb prints there, with a stack, what it throws as well. We say things once.
+  if (process.env["TIDEMARK_DEBUG"] !== "1") console.error = () => {};
   try {
     const [first, task] = args;
     if (first === INGEST_COMMAND) return await runIngest(JSON.parse(task ?? "null") as IngestTask);
@@ -54,8 +56,7 @@ async function dispatch(args: readonly string[], signal: AbortSignal): Promise<n
   const words = protectValues(args, cli);
   cli.parse(["node", "tidemark", ...words], { run: false });
   if (cli.options["help"] === true) return EXIT_OK; // Printed by cac.
-  if (cli.options["version"] === true && cli.matchedCommand === undefined) {
-    if (words.some((word) => word !== "--version" && word !== "-v")) throw new CommandError("--version goes alone");
+  if (cli.options["version"] === true) {
     printLine(VERSION);
     return EXIT_OK;
   }
@@ -68,7 +69,8 @@ async function dispatch(args: readonly string[], signal: AbortSignal): Promise<n
   try {
     return await (cli.runMatchedCommand() as Promise<number>);
   } catch (error) {
-    if (error instanceof Error && error.name === "CACError") throw new CommandError(lowerFirst(error.message));
+    if (error instanceof Error && error.name === "CACError")
+      throw new CommandError(lowerFirst(error.message).replaceAll("`", ""));
     throw error;
   }
 }

@@ -61,7 +61,9 @@ export function describeError(error: unknown): string {
 /** The first error in the chain of causes that names a situation of the operating system. */
 function systemErrorOf(error: unknown): string | undefined {
   for (let cause = error, depth = 0; cause instanceof Error && depth < 8; cause = cause.cause, depth += 1) {
-    if (cause instanceof CommandError || cause instanceof TidemarkError) return cause.message; // Written for people.
+    if (cause instanceof CommandError) return cause.message;
+    // Its message is written for people, but for those who go on with the log: not for a command that ends here.
+    if (cause instanceof TidemarkError && !hasCode(cause, "ENOSPC")) return cause.message;
     const { code, path } = cause as { code?: unknown; path?: unknown };
     const meaning = typeof code === "string" ? WHAT_CODES_MEAN[code] : undefined;
     if (meaning === undefined) continue;

@@ -20,6 +20,7 @@ export interface FetchCommandOptions {
   readonly format: FetchFormat;
 }
 
+const KEEP_ALIVE_MS = 60_000;
 const NEWLINE = Uint8Array.of(0x0a);
 
 /**
@@ -36,8 +37,11 @@ export async function fetchRecords(
   await using log = await Tidemark.open({ directory: options.directory });
   const topic = await log.topic(options.topic);
   const { partition, from, follow, maxRecords = Number.POSITIVE_INFINITY } = options;
+  if (maxRecords === 0) return EXIT_OK;
   let count = 0;
-  if (maxRecords > 0) {
+  // A wait for records is nothing that keeps a process of Node alive.
+  const keepAlive = follow ? setInterval(() => {}, KEEP_ALIVE_MS) : undefined;
+  try {
     for await (const record of topic.fetch({ partition, from, follow, signal })) {
       const isFull = output.add(formatRecord(record, options.format));
       count += 1;
@@ -45,8 +49,10 @@ export async function fetchRecords(
       else if (follow) output.flushSoon();
       if (output.isClosed || count >= maxRecords) break;
     }
+    await output.end();
+  } finally {
+    clearInterval(keepAlive);
   }
-  await output.end();
   return EXIT_OK;
 }
 

@@ -74,10 +74,23 @@ describe("splitting lines", () => {
     }
   });
 
-  test("an endless line is refused before it is held", () => {
+  test("the lines before one that is too long are given out, the same chunk or not", async () => {
+    for (const cuts of [[], [1], [4], [6]]) {
+      const seen: Uint8Array[] = [];
+      const read = async () => {
+        for await (const block of lineBlocks(chunksOf(encoder.encode("a\nb\nccc\nd\n"), cuts), 2)) seen.push(...block);
+      };
+      await expect(read()).rejects.toEqual(new LineTooLongError(3, 2));
+      expect(texts(seen)).toEqual(["a", "b"]);
+    }
+  });
+
+  test("an endless line is not held", () => {
     const splitter = new LineSplitter(1000);
     const push = () => splitter.push(new Uint8Array(600));
-    push();
+    expect(push()).toEqual([]);
+    expect(push()).toEqual([]);
     expect(push).toThrow(LineTooLongError);
+    expect(() => splitter.finish()).toThrow(LineTooLongError);
   });
 });

@@ -26,37 +26,47 @@ export class LineSplitter {
   #heldBytes = 0;
   /** Lines given out so far. */
   #lineCount = 0;
+  /** Set once a line was too long: the lines before it were given out, nothing comes after it. */
+  #failure: LineTooLongError | undefined;
 
   constructor(lineBytesMax: number) {
     this.#lineBytesMax = lineBytesMax;
   }
 
   /**
-   * The lines that end in this chunk. The chunk may not be written to afterwards.
-   * @throws LineTooLongError as soon as a line has grown over the limit, ended or not
+   * The lines that end in this chunk; of a chunk with a line over the limit (ended or not) those before it. The chunk may not be
+   * written to afterwards.
+   * @throws LineTooLongError when there was such a line in a chunk before
    */
   push(chunk: Uint8Array): Uint8Array[] {
+    if (this.#failure !== undefined) throw this.#failure;
     const lines: Uint8Array[] = [];
     let start = 0;
     // A loop over the bytes beats `indexOf` for lines of ordinary length, and loses little on long ones.
     for (let position = 0; position < chunk.length; position += 1) {
       if (chunk[position] !== NEWLINE) continue;
-      lines.push(this.#complete(chunk.subarray(start, position)));
+      const tail = chunk.subarray(start, position);
+      if (!this.#hasRoom(tail)) return lines;
+      lines.push(this.#complete(tail));
       start = position + 1;
     }
     if (start < chunk.length) this.#hold(chunk.subarray(start));
     return lines;
   }
 
-  /** The last line when the input does not end in `\n`. */
+  /** The last line when the input does not end in `\n`. @throws LineTooLongError when a line was over the limit */
   finish(): Uint8Array | undefined {
+    if (this.#failure !== undefined) throw this.#failure;
     return this.#heldBytes === 0 ? undefined : this.#complete(new Uint8Array(0));
   }
 
+  #hasRoom(piece: Uint8Array): boolean {
+    if (this.#heldBytes + piece.length <= this.#lineBytesMax) return true;
+    this.#failure = new LineTooLongError(this.#lineCount + 1, this.#lineBytesMax);
+    return false;
+  }
+
   #complete(tail: Uint8Array): Uint8Array {
-    if (this.#heldBytes + tail.length > this.#lineBytesMax) {
-      throw new LineTooLongError(this.#lineCount + 1, this.#lineBytesMax);
-    }
     this.#lineCount += 1;
     if (this.#heldBytes === 0) return tail;
     const line = new Uint8Array(this.#heldBytes + tail.length);
@@ -72,9 +82,7 @@ export class LineSplitter {
   }
 
   #hold(piece: Uint8Array): void {
-    if (this.#heldBytes + piece.length > this.#lineBytesMax) {
-      throw new LineTooLongError(this.#lineCount + 1, this.#lineBytesMax);
-    }
+    if (!this.#hasRoom(piece)) return;
     this.#held.push(piece);
     this.#heldBytes += piece.length;
   }
@@ -82,7 +90,7 @@ export class LineSplitter {
 
 /**
  * The lines of a stream, in blocks of at least one, so that a reader awaits once a chunk and not once a line.
- * @throws LineTooLongError; and what the stream throws
+ * @throws LineTooLongError, after the lines before it; and what the stream throws
  */
 export async function* lineBlocks(
   chunks: AsyncIterable<Uint8Array>,

@@ -1,17 +1,20 @@
 import { mkdir, mkdtemp, readdir, rm, stat } from "node:fs/promises";
 import { tmpdir } from "node:os";
-import { join, resolve } from "node:path";
+import { dirname, join, resolve } from "node:path";
 
 import type { FileLock } from "@tidemark/base";
 import { NodeFileSystem } from "@tidemark/runtime-node";
 
 import { CommandError, describeError, hasCode } from "../errors.ts";
+import { DEMO_TOPICS } from "./input.ts";
 
 /** An empty file that marks a directory as the demo's own. Its lock is held as long as a demo works there. */
 const MARKER = "tidemark-demo";
 
-/** What the demo's engine makes beside the marker. Anything else in there was put by somebody else. */
+/** What the demo and its engine make. Anything else in there was put by somebody else. */
 const OWN_NAME = /^(?:tidemark-demo|log|state|state\.damaged-\d+)$/u;
+
+const OWN_PARTITIONS: ReadonlySet<string> = new Set(DEMO_TOPICS.map((topic) => `${topic}-0`));
 
 export interface DemoDirectory {
   readonly path: string;
@@ -23,15 +26,18 @@ export interface DemoDirectory {
 /**
  * The directory to work in, empty but for the marker, and locked against a second demo.
  *
- * A named directory may be absent, empty, or hold an earlier demo of the same topic, which is then removed. In any other
- * directory nothing is touched.
+ * A named directory may be absent, empty, or hold an earlier demo, which is then removed. In any other directory nothing is
+ * touched.
  * @throws CommandError when it is used by another process, holds something else, or cannot be made or written
  */
-export async function prepareDemoDirectory(named: string | undefined, topic: string): Promise<DemoDirectory> {
+export async function prepareDemoDirectory(named: string | undefined): Promise<DemoDirectory> {
   const isTemporary = named === undefined;
   const path = isTemporary ? await mkdtemp(join(tmpdir(), "tidemark-demo-")) : resolve(named);
-  if (!isTemporary) await makeUsable(path, topic);
-  const lock = await takeLock(join(path, MARKER), path);
+  if (!isTemporary) await makeUsable(path);
+  const lock = await takeLock(join(path, MARKER), path).catch(async (error: unknown) => {
+    if (isTemporary) await rm(path, { recursive: true, force: true });
+    throw error;
+  });
   let isReleased = false;
   const release = async ({ keep }: { readonly keep: boolean }) => {
     if (isReleased) return;
@@ -48,19 +54,32 @@ export async function prepareDemoDirectory(named: string | undefined, topic: str
   return { path, isTemporary, release };
 }
 
-async function makeUsable(path: string, topic: string): Promise<void> {
-  await mkdir(path, { recursive: true });
-  if (!(await stat(path)).isDirectory()) throw new CommandError(`${path}: not a directory`);
+async function makeUsable(path: string): Promise<void> {
+  const existing = await stat(path).catch(() => undefined);
+  if (existing !== undefined && !existing.isDirectory()) throw new CommandError(`${path}: not a directory`);
+  if (existing === undefined) await makeDirectory(path);
   const names = await readdir(path);
   if (names.length === 0) return;
   if (!names.includes(MARKER) || names.some((name) => !OWN_NAME.test(name))) {
     throw new CommandError(`${path}: not empty, and no directory of an earlier demo; name an empty or a new one`);
   }
-  const foreign = (await partitionDirectories(path)).filter((name) => name !== `${topic}-0`);
+  const foreign = (await partitionDirectories(path)).filter((name) => !OWN_PARTITIONS.has(name));
   if (foreign.length > 0) {
     throw new CommandError(
       `${path}: holds ${foreign[0]}, which this demo did not write; name an empty or a new directory`,
     );
+  }
+}
+
+/** With its missing parents. Not `recursive`, which calls a read-only file system "no such file or directory". */
+async function makeDirectory(path: string): Promise<void> {
+  try {
+    await mkdir(path);
+  } catch (error) {
+    if (!hasCode(error, "ENOENT") || dirname(path) === path) throw error;
+    if ((await stat(dirname(path)).catch(() => undefined)) !== undefined) throw error; // The parent is there and refuses.
+    await makeDirectory(dirname(path));
+    await mkdir(path);
   }
 }
 

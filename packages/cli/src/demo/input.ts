@@ -76,7 +76,9 @@ export function inputName(source: InputSource): string {
   return source.type === "flights" ? "vega-datasets flights-200k.json" : source.path;
 }
 
-/** Name of the topic that the demo writes. */
-export function topicOf(source: InputSource): string {
+/** The topics that a demo writes, each of one partition. */
+export const DEMO_TOPICS = ["flights", "lines"] as const;
+
+export function topicOf(source: InputSource): (typeof DEMO_TOPICS)[number] {
   return source.type === "flights" ? "flights" : "lines";
 }

@@ -50,7 +50,7 @@ export async function runDemo(options: DemoOptions, signal: AbortSignal): Promis
   const source = await findInput(options.inputPath);
   const identity = await identifyInput(source);
   const summary = await summarize(source, identity.sizeBytes, lineBytesMax, signal);
-  const directory = await prepareDemoDirectory(options.directory, topicOf(source));
+  const directory = await prepareDemoDirectory(options.directory);
   let keep = options.keep;
   try {
     const report = await new Demo(options, source, summary, lineBytesMax, directory, signal).run();

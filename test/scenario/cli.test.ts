@@ -1,0 +1,314 @@
+import { chmod, mkdir, open, readdir, readFile, stat, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+
+import { describe, expect, test } from "vitest";
+
+import { oneLineOf, runCommand, startCommand, temporaryDirectory, UNPRIVILEGED_UID } from "./support/command.ts";
+
+const MAX_MESSAGE_BYTES = 1024 * 1024 + 12;
+
+/** Every file below a directory: its path, its time of change, its bytes. */
+async function snapshot(directory: string): Promise<ReadonlyMap<string, string>> {
+  const files = new Map<string, string>();
+  for (const entry of await readdir(directory, { withFileTypes: true, recursive: true })) {
+    const path = join(entry.parentPath, entry.name);
+    const { mtimeMs, ctimeMs } = await stat(path);
+    files.set(path, `${mtimeMs} ${ctimeMs} ${entry.isFile() ? (await readFile(path)).toString("latin1") : ""}`);
+  }
+  return files;
+}
+
+describe("words of the command line", () => {
+  test("--version and -v print the version, also behind a leading --", async () => {
+    const manifest = JSON.parse(
+      await readFile(new URL("../../packages/cli/package.json", import.meta.url), "utf8"),
+    ) as {
+      version: string;
+    };
+    for (const args of [["--version"], ["-v"], ["--", "--version"]]) {
+      const result = await runCommand(args);
+      expect(result).toMatchObject({ exitCode: 0, stderr: "" });
+      expect(result.stdout.toString("utf8")).toBe(`${manifest.version}\n`);
+    }
+  });
+
+  test("--help lists the commands, COMMAND --help its options; hidden commands stay hidden", async () => {
+    const general = await runCommand(["--help"]);
+    expect(general).toMatchObject({ exitCode: 0, stderr: "" });
+    for (const name of ["demo", "append <topic>", "fetch <topic>", "dump <...files>", "verify <dir>"]) {
+      expect(general.stdout.toString("utf8")).toContain(name);
+    }
+    expect(general.stdout.toString("utf8")).not.toContain("demo-ingest");
+    const demo = await runCommand(["demo", "--help"]);
+    expect(demo).toMatchObject({ exitCode: 0, stderr: "" });
+    expect(demo.stdout.toString("utf8")).toContain("--seed <number>");
+  });
+
+  test("no command and an unknown command: help, one line, exit code 2", async () => {
+    for (const [args, line] of [
+      [[], "tidemark: no command given"],
+      [["nonsense"], 'tidemark: unknown command "nonsense"'],
+    ] as const) {
+      const result = await runCommand(args);
+      expect(oneLineOf(result)).toBe(line);
+      expect(result.stdout.toString("utf8")).toContain("Commands:");
+    }
+  });
+
+  test.each([
+    [["--nonsense"], "unknown option --nonsense"],
+    [["demo", "--nonsense"], "unknown option --nonsense"],
+    [["demo", "--seed"], "option --seed needs a value"],
+    [["demo", "--seed", "x"], '--seed must be a whole number from 0 to 4294967295, not "x"'],
+    [["demo", "--seed", "1", "--seed", "2"], "option --seed was given more than once"],
+    [["fetch"], "missing required args for command fetch <topic>"],
+    [["fetch", "a", "b"], "unused args: b"],
+    [["fetch", "a", "--from", "sometime"], '--from must be earliest, latest or an offset, not "sometime"'],
+    [["fetch", "a", "--format", "xml"], '--format must be one of value, json, hex, not "xml"'],
+    [["dump"], "missing required args for command dump <...files>"],
+  ])("%j: one line", async (args, line) => {
+    const result = await runCommand(args);
+    expect(oneLineOf(result)).toBe(`tidemark: ${line}`);
+    expect(result.stdout.toString("utf8")).toBe("");
+  });
+
+  test("TIDEMARK_DEBUG=1 adds the stack", async () => {
+    const result = await runCommand(["verify", "/nonexistent/directory"], { env: { TIDEMARK_DEBUG: "1" } });
+    expect(result.exitCode).toBe(2);
+    expect(result.stderr).toMatch(/^tidemark: \/nonexistent\/directory: no such file or directory\n.*\n? +at /mu);
+  });
+});
+
+describe("append and fetch", () => {
+  test("what goes in as lines comes out byte for byte, over two appends and from a file as from a pipe", async () => {
+    await using directory = await temporaryDirectory();
+    const first = Buffer.concat([Buffer.from("one\r\n\n\0\n"), Buffer.from([0xff, 0xfe, 0x0a, 0xc3, 0x28, 0x0a])]);
+    const file = join(directory.path, "007"); // A name that is a number.
+    await writeFile(file, "last");
+    const args = ["--directory", join(directory.path, "data")];
+    const piped = await runCommand(["append", "orders", ...args], { stdin: first });
+    expect(piped).toMatchObject({ exitCode: 0, stderr: "" });
+    expect(piped.stdout.toString("utf8")).toBe("5 records appended to orders-0, offsets 0 to 4\n");
+    const filed = await runCommand(["append", "orders", "--file", file, ...args]);
+    expect(filed.stdout.toString("utf8")).toBe("1 record appended to orders-0, offsets 5 to 5\n");
+    const fetched = await runCommand(["fetch", "orders", ...args]);
+    expect(fetched).toMatchObject({ exitCode: 0, stderr: "" });
+    expect(fetched.stdout.equals(Buffer.concat([first, Buffer.from("last\n")]))).toBe(true);
+  });
+
+  test("from, max-records, formats and keys", async () => {
+    await using directory = await temporaryDirectory();
+    const args = ["--directory", directory.path];
+    const stdin = Buffer.concat([Buffer.from("k:v:w\n:\nkey:"), Buffer.from([0xff, 0x0a])]);
+    expect(await runCommand(["append", "orders", "--key-separator", ":", ...args], { stdin })).toMatchObject({
+      exitCode: 0,
+    });
+    const fetch = async (...more: string[]) => {
+      const result = await runCommand(["fetch", "orders", ...args, ...more]);
+      expect(result).toMatchObject({ exitCode: 0, stderr: "" });
+      return result.stdout.toString("utf8");
+    };
+    expect(await fetch("--max-records", "2")).toBe("v:w\n\n");
+    expect(await fetch("--max-records", "0")).toBe("");
+    expect(await fetch("--from", "1", "--format", "hex")).toBe("\nff\n");
+    expect(await fetch("--from", "latest")).toBe("");
+    const json = (await fetch("--format", "json"))
+      .trimEnd()
+      .split("\n")
+      .map((line) => JSON.parse(line) as object);
+    expect(json).toMatchObject([
+      { partition: 0, offset: 0, key: "k", value: "v:w", headers: [] },
+      { offset: 1, key: "", value: "" },
+      { offset: 2, key: "key", valueBase64: "/w==" },
+    ]);
+    expect(oneLineOf(await runCommand(["fetch", "orders", ...args, "--from", "4"]))).toContain(
+      "offset 4 is not in 0..3",
+    );
+    expect(oneLineOf(await runCommand(["fetch", "orders", ...args, "--partition", "1"]))).toContain("partitions 0..0");
+    expect(oneLineOf(await runCommand(["append", "orders", ...args, "--partition", "1"]))).toContain("partitions 0..0");
+  });
+
+  test("a new topic has as many partitions as --partition needs", async () => {
+    await using directory = await temporaryDirectory();
+    const args = ["--directory", directory.path, "--partition", "2"];
+    const result = await runCommand(["append", "orders", ...args], { stdin: "a\nb\n" });
+    expect(result.stdout.toString("utf8")).toBe("2 records appended to orders-2, offsets 0 to 1\n");
+    expect((await runCommand(["fetch", "orders", ...args])).stdout.toString("utf8")).toBe("a\nb\n");
+  });
+
+  test("a line that is too long, and one without a key, stop the append by number; those before are kept", async () => {
+    await using directory = await temporaryDirectory();
+    const args = ["--directory", directory.path];
+    const tooLong = Buffer.concat([Buffer.from("a\nb\n"), Buffer.alloc(MAX_MESSAGE_BYTES, "x"), Buffer.from("\nc\n")]);
+    const line = oneLineOf(await runCommand(["append", "orders", ...args], { stdin: tooLong }));
+    expect(line).toMatch(/line 3 is too long .*; 2 records before it were appended$/u);
+    const kept = await runCommand(["fetch", "orders", ...args]);
+    expect(kept.stdout.toString("utf8")).toBe("a\nb\n");
+    const keyless = await runCommand(["append", "keyed", "--key-separator", "=", ...args], { stdin: "a=1\nb\n" });
+    expect(oneLineOf(keyless)).toContain("line 2 has no key separator");
+  });
+
+  test("lines of a pipe that stays open are appended at once, and Ctrl-C keeps them: exit code 130, no lock left", async () => {
+    await using directory = await temporaryDirectory();
+    const data = join(directory.path, "data");
+    const command = startCommand(["append", "orders", "--directory", data], { stdin: "a\nb\n", keepStdin: true });
+    await expect
+      .poll(
+        () =>
+          stat(join(data, "log/orders-0/00000000000000000000.log")).then(
+            ({ size }) => size,
+            () => 0,
+          ),
+        {
+          timeout: 20_000,
+        },
+      )
+      .toBeGreaterThan(0);
+    expect(oneLineOf(await runCommand(["fetch", "orders", "--directory", data]))).toContain(
+      "in use by another process",
+    );
+    command.child.kill("SIGINT");
+    expect(await command.done).toMatchObject({ exitCode: 130, stderr: "" });
+    expect((await runCommand(["fetch", "orders", "--directory", data])).stdout.toString("utf8")).toBe("a\nb\n");
+  });
+
+  test("--follow shows what is there, waits, and ends with Ctrl-C", async () => {
+    await using directory = await temporaryDirectory();
+    const args = ["orders", "--directory", directory.path];
+    await runCommand(["append", ...args], { stdin: "a\nb\n" });
+    const command = startCommand(["fetch", ...args, "--follow"]);
+    await command.waitFor(/a\nb\n/u);
+    expect(oneLineOf(await runCommand(["append", ...args], { stdin: "c\n" }))).toContain("in use"); // It still runs.
+    command.child.kill("SIGINT");
+    expect(await command.done).toMatchObject({ exitCode: 130, stderr: "" });
+  });
+
+  test("a reader that goes away ends a fetch quietly", async () => {
+    await using directory = await temporaryDirectory();
+    const args = ["orders", "--directory", directory.path];
+    await runCommand(["append", ...args], { stdin: "a line of some length\n".repeat(200_000) });
+    const command = startCommand(["fetch", ...args]);
+    await command.waitFor(/a line/u);
+    command.child.stdout?.destroy();
+    expect(await command.done).toMatchObject({ exitCode: 0, stderr: "" });
+    expect((await runCommand(["verify", directory.path])).exitCode).toBe(0);
+  });
+
+  test("a full standard output is told", async () => {
+    await using directory = await temporaryDirectory();
+    const args = ["orders", "--directory", directory.path];
+    await runCommand(["append", ...args], { stdin: "a\n" });
+    const full = await open("/dev/full", "w");
+    try {
+      const result = await runCommand(["fetch", ...args], { stdout: full.fd });
+      expect(oneLineOf(result)).toContain("cannot write to standard output: no space left on the device");
+    } finally {
+      await full.close();
+    }
+  });
+});
+
+describe("directories that cannot be used: one line each, nothing touched", () => {
+  test("missing directory, missing topic, a file in place of the directory", async () => {
+    await using directory = await temporaryDirectory();
+    const missing = join(directory.path, "missing");
+    const file = join(directory.path, "file");
+    await writeFile(file, "x");
+    for (const args of [["fetch", "orders", "--directory"], ["verify"], ["dump"]]) {
+      expect(oneLineOf(await runCommand([...args, missing])), String(args)).toMatch(/missing: (no such|not a file)/u);
+    }
+    for (const args of [
+      ["fetch", "orders", "--directory"],
+      ["append", "orders", "--directory"],
+      ["verify"],
+      ["demo", "--directory"],
+    ]) {
+      expect(oneLineOf(await runCommand([...args, file])), String(args)).toContain("not a directory");
+    }
+    expect(await readdir(directory.path)).toEqual(["file"]);
+    await mkdir(missing);
+    expect(oneLineOf(await runCommand(["fetch", "orders", "--directory", missing]))).toContain(
+      'there is no topic "orders"',
+    );
+    expect(oneLineOf(await runCommand(["verify", missing]))).toContain("holds no log");
+    expect(await readdir(missing)).toEqual([]);
+  });
+
+  test("a file of lines that is missing leaves no topic behind", async () => {
+    await using directory = await temporaryDirectory();
+    const data = join(directory.path, "data");
+    const result = await runCommand([
+      "append",
+      "orders",
+      "--directory",
+      data,
+      "--file",
+      join(directory.path, "missing"),
+    ]);
+    expect(oneLineOf(result)).toContain("missing: no such file or directory");
+    expect(await readdir(directory.path)).toEqual([]);
+  });
+
+  test("a directory that may not be written", async () => {
+    await using directory = await temporaryDirectory();
+    const data = join(directory.path, "data");
+    await runCommand(["append", "orders", "--directory", data], { stdin: "a\n" });
+    await chmod(directory.path, 0o555);
+    const before = await snapshot(data);
+    const options = { uid: UNPRIVILEGED_UID, stdin: "b\n" };
+    if (UNPRIVILEGED_UID === undefined) for (const name of [data, join(data, "log")]) await chmod(name, 0o555);
+    for (const args of [
+      ["append", "orders", "--directory", join(directory.path, "new")],
+      ["demo", "--directory", join(directory.path, "new")],
+      ...(UNPRIVILEGED_UID === undefined ? [] : [["append", "orders", "--directory", data]]),
+    ]) {
+      expect(oneLineOf(await runCommand(args, options)), String(args)).toContain("permission denied");
+    }
+    await chmod(directory.path, 0o755);
+    if (UNPRIVILEGED_UID === undefined) for (const name of [data, join(data, "log")]) await chmod(name, 0o755);
+    else expect(await snapshot(data)).toEqual(before);
+  });
+});
+
+describe("verify and dump", () => {
+  test("never write, need no right to, and work while the directory is in use", async () => {
+    await using directory = await temporaryDirectory();
+    const args = ["orders", "--directory", directory.path];
+    await runCommand(["append", ...args], { stdin: "a\nb\n" });
+    const partition = join(directory.path, "log/orders-0");
+    const command = startCommand(["append", ...args], { stdin: "c\n", keepStdin: true });
+    const segment = join(partition, "00000000000000000000.log");
+    const sizeBefore = (await stat(segment)).size;
+    await expect.poll(async () => (await stat(segment)).size, { timeout: 20_000 }).toBeGreaterThan(sizeBefore);
+    const before = await snapshot(directory.path);
+    const uid = UNPRIVILEGED_UID;
+    for (const path of [directory.path, join(directory.path, "log"), partition]) {
+      const verified = await runCommand(["verify", path], { uid });
+      expect(verified, verified.stdout.toString("utf8")).toMatchObject({ exitCode: 0, stderr: "" });
+      expect(verified.stdout.toString("utf8")).toMatch(/1 partition, 1 segment, 2 batches, 3 records/u);
+    }
+    const dumped = await runCommand(["dump", "--records", segment, join(partition, "leader-epoch-checkpoint")], {
+      uid,
+    });
+    expect(dumped).toMatchObject({ exitCode: 0, stderr: "" });
+    expect(dumped.stdout.toString("utf8")).toMatch(
+      /payload: b\n.*\n.*payload: c\nDumping .*\nepoch: 0 startOffset: 0\n/u,
+    );
+    expect(await snapshot(directory.path)).toEqual(before);
+    command.child.stdin?.end();
+    expect((await command.done).exitCode).toBe(0);
+  });
+
+  test("a last byte that is gone after a clean close is found by both", async () => {
+    await using directory = await temporaryDirectory();
+    const stdin = "x".repeat(100_000);
+    await runCommand(["append", "orders", "--directory", directory.path], { stdin });
+    const segment = join(directory.path, "log/orders-0/00000000000000000000.log");
+    const bytes = await readFile(segment);
+    await writeFile(segment, bytes.subarray(0, bytes.length - 1));
+    const torn = await runCommand(["verify", directory.path]);
+    expect(torn.exitCode).toBe(1); // It was closed cleanly, so nothing may be missing.
+    expect(torn.stdout.toString("utf8")).toContain("FAILED");
+    expect((await runCommand(["dump", segment])).exitCode).toBe(1);
+  });
+});
