@@ -1,3 +1,5 @@
+import { spawn } from "node:child_process";
+import { once } from "node:events";
 import { cp, mkdir, mkdtemp, readdir, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { dirname, join, resolve } from "node:path";
@@ -10,6 +12,7 @@ import {
   type Installation,
   installCompilers,
   NODE_MAJORS,
+  type Output,
   pathOf,
   ROOT,
   run,
@@ -17,7 +20,14 @@ import {
   tool,
   writeProgram,
 } from "./installation.ts";
-import { GZIP_PROGRAM, LOWER_PROGRAM, TYPED_PROGRAM, WRONG_PROGRAM } from "./programs.ts";
+import {
+  COUNT_PROGRAM,
+  ENDLESS_PROGRAM,
+  GZIP_PROGRAM,
+  LOWER_PROGRAM,
+  TYPED_PROGRAM,
+  WRONG_PROGRAM,
+} from "./programs.ts";
 
 interface Manifest {
   readonly name: string;
@@ -27,7 +37,14 @@ interface Manifest {
   readonly devDependencies?: unknown;
 }
 
-const PROGRAMS = ["typed", "gzip", "lower"] as const;
+const PROGRAMS = {
+  typed: TYPED_PROGRAM,
+  gzip: GZIP_PROGRAM,
+  lower: LOWER_PROGRAM,
+  endless: ENDLESS_PROGRAM,
+  count: COUNT_PROGRAM,
+} as const;
+type ProgramName = keyof typeof PROGRAMS;
 
 let installation: Installation;
 let packageFolder: string;
@@ -44,12 +61,10 @@ beforeAll(async () => {
     .filter((entry) => entry.isFile())
     .map((entry) => join(entry.parentPath, entry.name).slice(packageFolder.length + 1));
   await installCompilers(installation.folder);
-  await writeProgram(installation.folder, "typed", TYPED_PROGRAM);
-  await writeProgram(installation.folder, "gzip", GZIP_PROGRAM);
-  await writeProgram(installation.folder, "lower", LOWER_PROGRAM);
+  for (const [name, text] of Object.entries(PROGRAMS)) await writeProgram(installation.folder, name, text);
   await writeProgram(installation.folder, "wrong", WRONG_PROGRAM);
   // Also writes the programs that the tests below run; whether it was content is a test of its own.
-  await compile(installation.folder, "typescript/bin/tsc", PROGRAMS);
+  await compile(installation.folder, "typescript/bin/tsc", Object.keys(PROGRAMS));
 });
 
 afterAll(async () => {
@@ -107,7 +122,10 @@ describe("a typed program", () => {
     ["this repository's TypeScript", "typescript/bin/tsc"],
     ["TypeScript 5", "typescript-5/bin/tsc"],
   ])("compiles with %s, strict, nodenext, with library checks", async (_name, compiler) => {
-    expect(await compile(installation.folder, compiler, PROGRAMS)).toMatchObject({ exitCode: 0, stdout: "" });
+    expect(await compile(installation.folder, compiler, Object.keys(PROGRAMS))).toMatchObject({
+      exitCode: 0,
+      stdout: "",
+    });
   });
 
   test("that gives a bare number for an offset does not compile", async () => {
@@ -120,9 +138,8 @@ describe("a typed program", () => {
 
 describe.each(NODE_MAJORS)("on Node %i", (major) => {
   /** Runs a compiled program of the user with this version and gives back what it printed. */
-  async function runProgram(name: (typeof PROGRAMS)[number], folder = installation.folder) {
-    const node = installation.nodes.get(major) ?? "";
-    return run(node, [`${name}.mjs`, installation.dataDirectory()], { cwd: folder });
+  function runProgram(name: ProgramName, directory = installation.dataDirectory(), folder = installation.folder) {
+    return run(installation.nodes.get(major) ?? "", [`${name}.mjs`, directory], { cwd: folder });
   }
 
   /** Runs the installed `tidemark` command with this version of Node. */
@@ -169,11 +186,33 @@ describe.each(NODE_MAJORS)("on Node %i", (major) => {
     try {
       await cp(installation.folder, folder, { recursive: true, verbatimSymlinks: true });
       await rm(join(folder, "node_modules", "tidemark", "dist", "runtime-node", "worker.js"));
-      const output = await runProgram("gzip", folder);
+      const output = await runProgram("gzip", installation.dataDirectory(), folder);
       expect(output.stdout).not.toContain('"isCompressed":true');
     } finally {
       await rm(folder, { recursive: true, force: true });
     }
+  });
+
+  test("everything acknowledged is there after SIGKILL, and meanwhile a second process is refused", async () => {
+    const directory = installation.dataDirectory();
+    const child = spawn(installation.nodes.get(major) ?? "", ["endless.mjs", directory], { cwd: installation.folder });
+    const ended = once(child, "close");
+    let printed = "";
+    let refused: Output | undefined;
+    for await (const chunk of child.stdout) {
+      printed += String(chunk);
+      refused ??= await runProgram("count", directory);
+      if (printed.length > 10_000) child.kill("SIGKILL");
+    }
+    await ended;
+    expect(refused?.exitCode).not.toBe(0);
+    expect(refused?.stderr).toContain("LOG_DIRECTORY_LOCKED");
+    const acknowledged = printed.slice(0, printed.lastIndexOf("\n")).split("\n").length;
+    const output = await runProgram("count", directory);
+    expect(output).toMatchObject({ exitCode: 0, stderr: "" });
+    const { count } = JSON.parse(output.stdout) as { count: number };
+    expect(count).toBeGreaterThanOrEqual(acknowledged);
+    expect(count).toBeLessThanOrEqual(acknowledged + 1);
   });
 
   test("the command tells its version", async () => {

@@ -106,6 +106,38 @@ await state.close();
 console.log(JSON.stringify({ baseOffset, epoch }));
 `;
 
+/** Appends 0, 1, 2 … one by one, and writes each number out once it is acknowledged, until it is killed. */
+export const ENDLESS_PROGRAM = `
+import { writeSync } from "node:fs";
+import { Tidemark } from "tidemark";
+
+const directory = process.argv[2];
+if (directory === undefined) throw new Error("usage: program DIRECTORY");
+const log = await Tidemark.open({ directory });
+const topic = await log.topic("numbers", { segmentBytes: 65_536 });
+for (let number = 0; ; number++) {
+  await topic.append({ value: String(number) });
+  writeSync(1, number + "\\n");
+}
+`;
+
+/** Counts the numbers that the program above left, and stops where one is not the next. */
+export const COUNT_PROGRAM = `
+import { Tidemark } from "tidemark";
+
+const directory = process.argv[2];
+if (directory === undefined) throw new Error("usage: program DIRECTORY");
+await using log = await Tidemark.open({ directory });
+const topic = await log.topic("numbers");
+let count = 0;
+for await (const record of topic.fetch({ partition: 0, from: "earliest", follow: false })) {
+  const value = new TextDecoder().decode(record.value ?? new Uint8Array(0));
+  if (value !== String(count)) throw new Error("record " + count + " is " + value);
+  count++;
+}
+console.log(JSON.stringify({ count }));
+`;
+
 /** Does not compile: a bare number is no offset. */
 export const WRONG_PROGRAM = `
 import { LeaderEpochCache, type EpochEntry } from "tidemark/epoch-cache";
