@@ -4,7 +4,7 @@ import type { NewOperation, Operation, PendingOperation } from "./operation.ts";
 import { DiskImage, walk } from "./volume.ts";
 import type { Volume } from "./volume.ts";
 
-/** A machine's storage between two operations. Immutable. */
+/** A machine's storage between two operations. Nobody changes its volumes. */
 export interface CrashPoint {
   /** Operations that have happened. */
   readonly number: number;
@@ -172,7 +172,7 @@ export class OperationLog {
 
 /** A machine that has just been switched on with this image: everything on it is durable. */
 export function bootFrom(image: DiskImage): CrashPoint {
-  return { number: 0, live: image.toVolume(), durable: image.toVolume(), pending: [], last: undefined };
+  return { number: 0, live: image.volume, durable: image.volume, pending: [], last: undefined };
 }
 
 /** What the process that starts after a crash of the process alone finds. */

@@ -4,14 +4,22 @@ import { ROOT_INODE } from "./operation.ts";
 import type { Inode } from "./operation.ts";
 import type { Volume } from "./volume.ts";
 
+/** Paths come again and again. */
+const knownParts = new Map<string, readonly string[]>();
+const KNOWN_PARTS_MAX = 10_000;
+
 /** Parts of a path; `.` and empty parts fall away, `..` goes up. Relative paths start at the root. */
 export function partsOf(path: string): readonly string[] {
+  const known = knownParts.get(path);
+  if (known !== undefined) return known;
   const parts: string[] = [];
   for (const part of path.split("/")) {
     if (part === "" || part === ".") continue;
     if (part === "..") parts.pop();
     else parts.push(part);
   }
+  if (knownParts.size >= KNOWN_PARTS_MAX) knownParts.clear();
+  knownParts.set(path, parts);
   return parts;
 }
 
@@ -33,8 +41,8 @@ export function locate(volume: Volume, path: string, operation: FileOperation, e
   const name = parts.at(-1);
   if (name === undefined) return { directory: ROOT_INODE, name: "", inode: ROOT_INODE };
   let directory = ROOT_INODE;
-  for (const part of parts.slice(0, -1)) {
-    const inode = volume.entries(directory).get(part);
+  for (let depth = 0; depth < parts.length - 1; depth++) {
+    const inode = volume.entries(directory).get(parts[depth] ?? "");
     if (inode === undefined) throw new FileError("ENOENT", operation, errorPath);
     if (volume.node(inode)?.type !== "directory") throw new FileError("ENOTDIR", operation, errorPath);
     directory = inode;

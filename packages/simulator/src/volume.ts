@@ -143,9 +143,9 @@ export class DiskImage {
     return new DiskImage(Volume.empty());
   }
 
-  /** A volume of the caller's own with the same content. */
-  toVolume(): Volume {
-    return this.#volume.clone();
+  /** The image as a volume, not to be changed: clone it. */
+  get volume(): Volume {
+    return this.#volume;
   }
 
   /** 64-bit hash over paths, contents and State, as hexadecimal digits. Equal for equal images, whatever led to them. */
