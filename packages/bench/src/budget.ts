@@ -1,3 +1,8 @@
+export interface BudgetLimits {
+  readonly durationMs: number;
+  readonly bytesMax: number;
+}
+
 /**
  * How long a sample goes on: until the time is over or the bytes are written, whichever comes first. Without the second
  * limit a fast subject would leave the disk busy with its own pages while the next one is measured.
@@ -7,7 +12,7 @@ export class Budget {
   readonly #bytesMax: number;
   #startMs = 0;
 
-  constructor(limits: { readonly durationMs: number; readonly bytesMax: number }) {
+  constructor(limits: BudgetLimits) {
     this.#durationMs = limits.durationMs;
     this.#bytesMax = limits.bytesMax;
   }

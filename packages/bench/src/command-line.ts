@@ -6,6 +6,7 @@ import { poolWorkloads } from "./pool-workloads.ts";
 import { Progress } from "./progress.ts";
 import { describeRun } from "./report.ts";
 import type { Report } from "./report.ts";
+import { SAMPLE_LIMITS, SAMPLE_LIMITS_QUICK } from "./rounds-workload.ts";
 import { select } from "./selection.ts";
 import type { Selected } from "./selection.ts";
 import { renderTable, wrapText } from "./table.ts";
@@ -35,7 +36,8 @@ export async function runCommandLine(args: readonly string[]): Promise<number> {
   try {
     await measure(selected, options);
   } catch (error) {
-    return refuse(error instanceof Error ? (error.stack ?? error.message) : String(error));
+    const isDebug = process.env["TIDEMARK_DEBUG"] === "1";
+    return refuse(error instanceof Error ? ((isDebug ? error.stack : undefined) ?? error.message) : String(error));
   }
   return EXIT_OK;
 }
@@ -46,8 +48,8 @@ function refuse(reason: string): number {
 }
 
 async function measure(selected: readonly Selected[], options: BenchOptions): Promise<void> {
-  // Before an hour of measuring: a file that cannot be written is found now.
-  if (options.jsonPath !== undefined) writeFileSync(options.jsonPath, "");
+  // A file that cannot be written is found before the measuring; an earlier report in it stays until there is a new one.
+  if (options.jsonPath !== undefined) writeFileSync(options.jsonPath, "", { flag: "a" });
   using directories = new TemporaryDirectories();
   const description = describeRun(options, directories.root);
   print(heading(description));
@@ -57,6 +59,7 @@ async function measure(selected: readonly Selected[], options: BenchOptions): Pr
     const rows = await workload.measure({
       quick: options.quick,
       rounds: options.rounds,
+      sampleLimits: options.quick ? SAMPLE_LIMITS_QUICK : SAMPLE_LIMITS,
       directories,
       includes,
       onProgress: (what) => progress.show(workload.name, what),

@@ -26,7 +26,7 @@ const SAMPLES_MIN = 10;
 const SAMPLES_MIN_QUICK = 5;
 
 /** Where results go: read by nobody, but the optimiser cannot know. */
-export const sink = { value: 0 };
+const sink = { value: 0 };
 
 /** A workload of pure functions, timed by benchmark.js: ns for one call. */
 export function microWorkload(options: MicroWorkloadOptions): Workload {

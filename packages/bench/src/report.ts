@@ -28,7 +28,7 @@ export interface Report {
 }
 
 /** Closures cost more in sources that tsx transforms while they load: such figures do not compare with those of compiled code. */
-export const RUNNING_CODE: Report["settings"]["code"] = import.meta.url.endsWith(".ts") ? "sources" : "compiled";
+const RUNNING_CODE: Report["settings"]["code"] = import.meta.url.endsWith(".ts") ? "sources" : "compiled";
 
 /** A report without results so far. @param directory where things are written */
 export function describeRun({ quick, rounds }: BenchOptions, directory: string): Omit<Report, "results"> {

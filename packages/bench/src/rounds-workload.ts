@@ -1,6 +1,7 @@
 import { setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";
 import { Budget } from "./budget.ts";
+import type { BudgetLimits } from "./budget.ts";
 import { summarize } from "./statistics.ts";
 import type { Measurement, OpenSubject, Peer, Result, Subject, Unit, Workload } from "./workload.ts";
 
@@ -14,10 +15,9 @@ export interface RoundsWorkloadOptions {
   readonly opensForEachSample: boolean;
 }
 
-const SAMPLE_MS = 400;
-const SAMPLE_MS_QUICK = 80;
-export const SAMPLE_BYTES_MAX = 64 * 1024 ** 2;
-export const SAMPLE_BYTES_MAX_QUICK = 16 * 1024 ** 2;
+/** How long a sample goes on. */
+export const SAMPLE_LIMITS: BudgetLimits = { durationMs: 400, bytesMax: 64 * 1024 ** 2 };
+export const SAMPLE_LIMITS_QUICK: BudgetLimits = { durationMs: 80, bytesMax: 16 * 1024 ** 2 };
 
 /**
  * A workload measured in rounds: each round takes one sample of every subject, so that what else happens on the machine
@@ -35,19 +35,15 @@ export function roundsWorkload(options: RoundsWorkloadOptions): Workload {
 }
 
 async function measureRounds(options: RoundsWorkloadOptions, measurement: Measurement): Promise<Result[]> {
-  const { quick, rounds, onProgress } = measurement;
+  const { sampleLimits, rounds, onProgress } = measurement;
   const runs = options.subjects
     .filter(({ name }) => measurement.includes(name))
     .map((subject) => new SubjectRun(subject, options.opensForEachSample, measurement));
-  const limits = {
-    durationMs: quick ? SAMPLE_MS_QUICK : SAMPLE_MS,
-    bytesMax: quick ? SAMPLE_BYTES_MAX_QUICK : SAMPLE_BYTES_MAX,
-  };
   try {
     for (let round = 0; round <= rounds; round += 1) {
       onProgress(round === 0 ? `${options.name}: warm-up` : `${options.name}: round ${round} of ${rounds}`);
       for (const run of rotated(runs, round)) {
-        const value = await run.sample(new Budget(limits));
+        const value = await run.sample(new Budget(sampleLimits));
         if (round > 0) run.samples.push(value);
       }
     }

@@ -1,4 +1,4 @@
-import type { Budget } from "./budget.ts";
+import type { Budget, BudgetLimits } from "./budget.ts";
 import type { TemporaryDirectories } from "./temporary-directories.ts";
 
 /** `ns`, `us`: time for one of what the workload names, less is better. The others: more is better. */
@@ -25,6 +25,7 @@ export interface Measurement {
   readonly quick: boolean;
   /** Counted rounds; one that is not counted goes before them. */
   readonly rounds: number;
+  readonly sampleLimits: BudgetLimits;
   readonly directories: TemporaryDirectories;
   /** Which of the workload's subjects to measure. */
   readonly includes: (subject: string) => boolean;

@@ -1,0 +1,84 @@
+import { existsSync, readdirSync } from "node:fs";
+import { expect, test } from "vitest";
+import { rotated, roundsWorkload } from "./rounds-workload.ts";
+import { TemporaryDirectories } from "./temporary-directories.ts";
+import type { Measurement, Subject } from "./workload.ts";
+
+function measurementIn(directories: TemporaryDirectories, rounds: number): Measurement {
+  const sampleLimits = { durationMs: 1, bytesMax: 1 };
+  return { quick: true, rounds, sampleLimits, directories, includes: () => true, onProgress: () => undefined };
+}
+
+/** Samples 1, 2, 3 ...; notes what happens. */
+function counting(name: string, events: string[]): Subject {
+  let samples = 0;
+  return {
+    name,
+    open: async (directory) => {
+      events.push(`open ${name} ${readdirSync(directory).length}`);
+      return {
+        sample: async () => {
+          events.push(name);
+          return (samples += 1);
+        },
+        close: async () => void events.push(`close ${name}`),
+      };
+    },
+  };
+}
+
+test("each round begins with another subject", () => {
+  expect([0, 1, 2, 3].map((round) => rotated(["a", "b", "c"], round).join(""))).toEqual(["abc", "bca", "cab", "abc"]);
+});
+
+test("rounds are interleaved and the first one does not count", async () => {
+  using directories = new TemporaryDirectories();
+  const events: string[] = [];
+  const workload = roundsWorkload({
+    name: "w",
+    unit: "MB/s",
+    explanation: "",
+    subjects: [counting("a", events), counting("b", events)],
+    opensForEachSample: false,
+  });
+  const results = await workload.measure(measurementIn(directories, 2));
+  expect(events).toEqual(["open a 0", "a", "open b 0", "b", "b", "a", "a", "b", "close a", "close b"]);
+  expect(results).toEqual([
+    { workload: "w", subject: "a", median: 2.5, min: 2, max: 3, unit: "MB/s" },
+    { workload: "w", subject: "b", median: 2.5, min: 2, max: 3, unit: "MB/s" },
+  ]);
+  expect(readdirSync(directories.root)).toEqual([]);
+});
+
+test("a workload that opens for each sample gives each an empty directory and closes it before the next", async () => {
+  using directories = new TemporaryDirectories();
+  const events: string[] = [];
+  const subjects = [counting("a", events)];
+  const workload = roundsWorkload({ name: "w", unit: "MB/s", explanation: "", subjects, opensForEachSample: true });
+  await workload.measure(measurementIn(directories, 1));
+  expect(events).toEqual(["open a 0", "a", "close a", "open a 0", "a", "close a"]);
+});
+
+test("a sample that fails closes every subject and leaves no directory", async () => {
+  const directories = new TemporaryDirectories();
+  const events: string[] = [];
+  const failing: Subject = {
+    name: "failing",
+    open: async () => ({
+      sample: () => Promise.reject(new Error("no luck")),
+      close: async () => void events.push("close failing"),
+    }),
+  };
+  const workload = roundsWorkload({
+    name: "w",
+    unit: "MB/s",
+    explanation: "",
+    subjects: [counting("a", events), failing],
+    opensForEachSample: false,
+  });
+  await expect(workload.measure(measurementIn(directories, 1))).rejects.toThrow("no luck");
+  expect(events.slice(-2)).toEqual(["close a", "close failing"]);
+  expect(readdirSync(directories.root)).toEqual([]);
+  directories[Symbol.dispose]();
+  expect(existsSync(directories.root)).toBe(false);
+});
