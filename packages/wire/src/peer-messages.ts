@@ -310,8 +310,10 @@ export interface PeerAddress {
 /** Message-level transport; replica and controller code knows only this. */
 export interface PeerTransport {
   /**
-   * Sends a request and gives its answer. Requests to one address may be answered in any order. The memory of batches may be read until the
-   * promise settles; those of an answer are the caller's.
+   * Sends a request and gives its answer. Requests to one address may be answered in any order.
+   *
+   * Batches are handed over: their memory is not changed afterwards, whatever becomes of the request, for it may still wait to be sent. Those of
+   * the answer are the caller's.
    * @param options `timeoutMs`: from the call, waiting for a connection or for room included
    * @throws PeerError
    */

@@ -1,0 +1,260 @@
+import { encodeUtf8, parseUtf8 } from "@tidemark/base";
+import { readUint32, writeInt32 } from "./bytes.ts";
+import { bodyName, decodeHeader, encodeHeader } from "./frames-schema.ts";
+import { PEER_ERROR_NUMBERS, PeerError } from "./peer-messages.ts";
+import type { PeerErrorCode, PeerRequest, PeerResponse } from "./peer-messages.ts";
+
+/**
+ * What brokers send each other over a stream:
+ *
+ *   | frame bytes u32 | header bytes u32 | header: protobuf | batch bytes, back to back |
+ *   '- after this field                  '- frames-schema.ts: correlation id, kind, body with the *lengths* of the batches
+ *
+ * Integers are big-endian. Batches lie behind the header and never inside it, so that neither side copies them to take the frame apart.
+ */
+
+/** Largest value of the first field. A fetch asks for far less: `maxBytes` bounds its batches. */
+export const FRAME_BYTES_MAX = 64 * 1024 * 1024;
+
+/**
+ * Largest header. Protobuf is dense: an empty element of a list takes two bytes here and a hundred as an object, so this bounds what a
+ * hostile header can make of itself. A cluster state of 40,000 partitions fits.
+ */
+export const FRAME_HEADER_BYTES_MAX = 4 * 1024 * 1024;
+
+const PREFIX_BYTES = 8;
+
+/** A frame that is whole, or up to this size, gets its memory at once; the rest of a larger one only as its bytes arrive. */
+const ALLOCATION_BYTES_MAX = 1024 * 1024;
+
+export type Frame =
+  | { readonly type: "request"; readonly correlationId: number; readonly message: PeerRequest }
+  | { readonly type: "response"; readonly correlationId: number; readonly message: PeerResponse };
+
+const ERROR_NAMES: ReadonlyMap<unknown, string> = new Map(
+  Object.entries(PEER_ERROR_NUMBERS).map(([name, number]) => [number, name]),
+);
+
+/**
+ * The parts of a frame, in order: the first is new and holds prefix and header, the others are the message's own batches, not copied.
+ * @param frame its correlation id: 0 .. 2^53 - 1
+ * @throws PeerError PROTOCOL when the message is too large for a frame
+ */
+export function encodeFrame(frame: Frame): Uint8Array[] {
+  const parts: Uint8Array[] = [];
+  const name = bodyName(frame.message.kind, frame.type === "response");
+  const header = encodeHeader({ correlationId: frame.correlationId, [name]: toFields(frame.message, parts) });
+  let frameBytes = PREFIX_BYTES - 4 + header.length;
+  for (const part of parts) frameBytes += part.length;
+  if (header.length > FRAME_HEADER_BYTES_MAX || frameBytes > FRAME_BYTES_MAX) {
+    throw new PeerError(
+      "PROTOCOL",
+      `${name} is too large: a header of ${header.length} bytes, a frame of ${frameBytes}`,
+    );
+  }
+  const first = new Uint8Array(PREFIX_BYTES + header.length);
+  writeInt32(first, 0, frameBytes);
+  writeInt32(first, 4, header.length);
+  first.set(header, PREFIX_BYTES);
+  parts.unshift(first);
+  return parts;
+}
+
+/** The message with its batches taken out: their lengths are left in their places. */
+function toFields(message: object, batches: Uint8Array[]): Record<string, unknown> {
+  const fields: Record<string, unknown> = { ...message };
+  if ("error" in message) fields["error"] = PEER_ERROR_NUMBERS[message.error as PeerErrorCode];
+  const bytes = takenOut(message);
+  if (bytes !== undefined) {
+    fields[bytes.field] = bytes.value.length;
+    if (bytes.value.length > 0) batches.push(bytes.value);
+  }
+  if ("partitions" in message) {
+    fields["partitions"] = (message.partitions as readonly object[]).map((partition) => toFields(partition, batches));
+  }
+  return fields;
+}
+
+function takenOut(message: object): { readonly field: string; readonly value: Uint8Array } | undefined {
+  if ("batch" in message) return { field: "batch", value: message.batch as Uint8Array };
+  if ("bytes" in message) return { field: "bytes", value: message.bytes as Uint8Array };
+  if ("json" in message) return { field: "json", value: encodeUtf8(message.json as string) };
+  return undefined;
+}
+
+/**
+ * Takes the frames of one connection apart, however its bytes are cut.
+ *
+ * Batches in the frames are views: on the chunk when the frame lies whole inside one, otherwise on memory that holds just this frame. Memory
+ * grows with the bytes that have come, not with what a prefix claims.
+ */
+export class FrameDecoder {
+  readonly #prefix = new Uint8Array(PREFIX_BYTES);
+  #prefixBytes = 0;
+  /** Of the frame behind the prefix: header and batches. */
+  #restBytes = 0;
+  #headerBytes = 0;
+  /** What has come of a frame that is cut. Undefined before its first byte. */
+  #collected: Uint8Array | undefined;
+  #collectedBytes = 0;
+  #isBroken = false;
+
+  /**
+   * @param chunk the decoder's to keep
+   * @returns the frames that end in it
+   * @throws PeerError PROTOCOL when the bytes are no frames, in this and every later call: the connection has lost its place
+   */
+  push(chunk: Uint8Array): Frame[] {
+    if (this.#isBroken) throw new PeerError("PROTOCOL", "bytes after a malformed frame");
+    try {
+      return this.#take(chunk);
+    } catch (error) {
+      this.#isBroken = true;
+      this.#collected = undefined;
+      throw error;
+    }
+  }
+
+  #take(chunk: Uint8Array): Frame[] {
+    const frames: Frame[] = [];
+    let position = 0;
+    while (position < chunk.length) {
+      if (this.#prefixBytes < PREFIX_BYTES) {
+        const taken = Math.min(PREFIX_BYTES - this.#prefixBytes, chunk.length - position);
+        this.#prefix.set(chunk.subarray(position, position + taken), this.#prefixBytes);
+        this.#prefixBytes += taken;
+        position += taken;
+        if (this.#prefixBytes === PREFIX_BYTES) this.#readPrefix();
+        continue;
+      }
+      const taken = Math.min(this.#restBytes - this.#collectedBytes, chunk.length - position);
+      const rest = this.#collect(chunk.subarray(position, position + taken));
+      position += taken;
+      if (rest === undefined) continue;
+      frames.push(decodeRest(rest, this.#headerBytes));
+      this.#prefixBytes = 0;
+      this.#collected = undefined;
+      this.#collectedBytes = 0;
+    }
+    return frames;
+  }
+
+  #readPrefix(): void {
+    const frameBytes = readUint32(this.#prefix, 0);
+    const headerBytes = readUint32(this.#prefix, 4);
+    if (frameBytes > FRAME_BYTES_MAX || headerBytes > FRAME_HEADER_BYTES_MAX) {
+      throw new PeerError("PROTOCOL", `frame of ${frameBytes} bytes with a header of ${headerBytes} is too large`);
+    }
+    if (headerBytes === 0 || headerBytes > frameBytes - 4) {
+      throw new PeerError("PROTOCOL", `header of ${headerBytes} bytes does not fit a frame of ${frameBytes}`);
+    }
+    this.#restBytes = frameBytes - 4;
+    this.#headerBytes = headerBytes;
+  }
+
+  /** The rest of the frame behind its prefix once it is whole. */
+  #collect(bytes: Uint8Array): Uint8Array | undefined {
+    const isWhole = this.#collectedBytes + bytes.length === this.#restBytes;
+    if (isWhole && this.#collected === undefined) return bytes;
+    const collected = this.#roomFor(this.#collectedBytes + bytes.length);
+    collected.set(bytes, this.#collectedBytes);
+    this.#collectedBytes += bytes.length;
+    return isWhole ? collected : undefined;
+  }
+
+  #roomFor(neededBytes: number): Uint8Array {
+    const collected = this.#collected;
+    if (collected !== undefined && collected.length >= neededBytes) return collected;
+    // Doubled: every byte is moved once more on average, whatever the size of the chunks.
+    const sizeBytes = Math.min(this.#restBytes, Math.max(ALLOCATION_BYTES_MAX, neededBytes * 2));
+    const grown = new Uint8Array(sizeBytes);
+    if (collected !== undefined) grown.set(collected.subarray(0, this.#collectedBytes));
+    this.#collected = grown;
+    return grown;
+  }
+}
+
+function decodeRest(rest: Uint8Array, headerBytes: number): Frame {
+  const header = parseHeader(rest.subarray(0, headerBytes));
+  const message = header.message;
+  const batches = new BatchReader(rest, headerBytes);
+  fromFields(message, batches);
+  batches.finish();
+  const isResponse = header.body.endsWith("Response");
+  message["kind"] = header.body.slice(0, isResponse ? -"Response".length : -"Request".length);
+  checkAcks(message);
+  // The descriptor has the fields and types of `peer-messages.ts`; the property tests hold every kind to that.
+  return isResponse
+    ? { type: "response", correlationId: header.correlationId, message: message as unknown as PeerResponse }
+    : { type: "request", correlationId: header.correlationId, message: message as unknown as PeerRequest };
+}
+
+function parseHeader(bytes: Uint8Array): { correlationId: number; body: string; message: Record<string, unknown> } {
+  let header;
+  try {
+    header = decodeHeader(bytes);
+  } catch (error) {
+    throw new PeerError("PROTOCOL", "the header is malformed", { cause: error });
+  }
+  if (!Number.isSafeInteger(header.correlationId)) throw new PeerError("PROTOCOL", "correlation id beyond 2^53 - 1");
+  if (header.body === undefined) throw new PeerError("PROTOCOL", "the header is of no kind known here");
+  return { correlationId: header.correlationId, body: header.body, message: header.message };
+}
+
+/** Turns the fields of a header into the message, in place: error names, batches for their lengths; checks the range of integers. */
+function fromFields(fields: Record<string, unknown>, batches: BatchReader): void {
+  for (const [name, value] of Object.entries(fields)) {
+    if (typeof value === "number") {
+      if (!Number.isSafeInteger(value)) throw new PeerError("PROTOCOL", `${name} is beyond 2^53 - 1`);
+      // A number that this version does not know is an error all the same, as in Kafka's Errors.forCode.
+      if (name === "error") fields[name] = ERROR_NAMES.get(value) ?? "UNKNOWN_SERVER_ERROR";
+      else if (name === "batch" || name === "bytes") fields[name] = batches.take(value);
+      else if (name === "json") fields[name] = batches.takeText(value);
+    } else if (Array.isArray(value)) {
+      for (const element of value as readonly unknown[]) {
+        if (isFields(element)) fromFields(element, batches);
+      }
+    }
+  }
+}
+
+function isFields(value: unknown): value is Record<string, unknown> {
+  return typeof value === "object" && value !== null;
+}
+
+function checkAcks(message: Record<string, unknown>): void {
+  const acks = message["acks"];
+  if (acks === undefined || acks === -1 || acks === 0 || acks === 1) return;
+  throw new PeerError("PROTOCOL", "acks other than -1, 0 and 1");
+}
+
+/** Hands out the bytes behind the header, piece by piece. */
+class BatchReader {
+  readonly #rest: Uint8Array;
+  #position: number;
+
+  constructor(rest: Uint8Array, position: number) {
+    this.#rest = rest;
+    this.#position = position;
+  }
+
+  take(lengthBytes: number): Uint8Array {
+    const end = this.#position + lengthBytes;
+    if (end > this.#rest.length)
+      throw new PeerError("PROTOCOL", `${lengthBytes} bytes of a batch are not in the frame`);
+    const bytes = this.#rest.subarray(this.#position, end);
+    this.#position = end;
+    return bytes;
+  }
+
+  takeText(lengthBytes: number): string {
+    const text = parseUtf8(this.take(lengthBytes));
+    if (text === undefined) throw new PeerError("PROTOCOL", "text is not UTF-8");
+    return text;
+  }
+
+  finish(): void {
+    const leftBytes = this.#rest.length - this.#position;
+    if (leftBytes > 0) throw new PeerError("PROTOCOL", `${leftBytes} bytes of the frame belong to nothing`);
+  }
+}
