@@ -11,6 +11,7 @@ import {
   scanBatch,
 } from "@tidemark/wire";
 import type { BatchHeader, RecordHeader } from "@tidemark/wire";
+import { onAbort } from "./abort.ts";
 import { TidemarkError, toTidemarkError } from "./error.ts";
 
 /** Bytes read from the log at a time unless told otherwise. Kafka: max.partition.fetch.bytes. */
@@ -201,11 +202,11 @@ export class RecordIterator implements AsyncIterableIterator<FetchedRecord> {
     const wait = this.#source.log.waitForEndOffset(offset);
     const cancel = (): void => wait.cancel();
     this.#stopWaiting = cancel;
-    signal?.addEventListener("abort", cancel, { once: true });
+    const stopListening = signal === undefined ? undefined : onAbort(signal, cancel);
     try {
       await wait.promise;
     } finally {
-      signal?.removeEventListener("abort", cancel);
+      stopListening?.();
       this.#stopWaiting = undefined;
     }
   }

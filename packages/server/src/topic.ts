@@ -2,6 +2,7 @@ import { toOffset } from "@tidemark/base";
 import type { Clock, WorkerPool } from "@tidemark/base";
 import type { LogManager, PartitionLog, TopicConfig, TopicDescription } from "@tidemark/log";
 import type { RecordInput } from "@tidemark/wire";
+import { onAbort } from "./abort.ts";
 import type { BufferMemory } from "./buffer-memory.ts";
 import type { ByteArena } from "./byte-arena.ts";
 import { TidemarkError, toTidemarkError } from "./error.ts";
@@ -246,23 +247,14 @@ export class Topic {
     const end = begin();
     return new Promise<Result>((resolve, reject) => {
       let isAdmitted = false;
-      const onAbort = () => {
-        giveUp?.();
-        if (!isAdmitted) end();
-        reject(signal?.reason);
-      };
-      const release = () => {
-        signal?.removeEventListener("abort", onAbort);
+      let isOver = false;
+      const over = (): void => {
+        if (isOver) return; // Several batches of one call may fail.
+        isOver = true;
+        stopListening?.();
         memory.release(bytes);
         end();
       };
-      let isOver = false;
-      const over = () => {
-        if (isOver) return; // Several batches of one call may fail.
-        isOver = true;
-        release();
-      };
-      signal?.addEventListener("abort", onAbort, { once: true });
       const giveUp = memory.acquire(bytes, () => {
         isAdmitted = true;
         start(
@@ -276,6 +268,13 @@ export class Topic {
           },
         );
       });
+      const stopListening =
+        signal &&
+        onAbort(signal, () => {
+          giveUp?.();
+          if (!isAdmitted) end();
+          reject(signal.reason);
+        });
     });
   }
 
