@@ -10,3 +10,10 @@ export type {
 } from "./follower-state.ts";
 export { checkDivergence, truncationPoint } from "./truncation.ts";
 export type { DivergenceCheck, EpochAnswer, TruncationPoint } from "./truncation.ts";
+export { nextHighWatermark } from "./high-watermark.ts";
+export { maximalIsr } from "./isr-state.ts";
+export type { IsrState } from "./isr-state.ts";
+export { ALTER_PARTITION_RETRY_MS_MAX, ALTER_PARTITION_RETRY_MS_MIN, canLead, LeaderState } from "./leader-state.ts";
+export type { LeaderEffect, LeaderInput, LeaderLogEnds, LeaderStart, ReplicaConfig } from "./leader-state.ts";
+export { NEVER_MS } from "./replica-state.ts";
+export type { RemoteReplicaView, ReplicaFetch } from "./replica-state.ts";
