@@ -17,6 +17,7 @@ import java.util.Optional;
 import java.util.OptionalInt;
 import java.util.StringJoiner;
 import java.util.concurrent.CountDownLatch;
+import java.util.function.Supplier;
 
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.record.internal.FileRecords;
@@ -122,7 +123,7 @@ public class Oracle {
                 File dir = new File(words[1]);
                 Files.createDirectories(dir.toPath());
                 log = UnifiedLog.create(dir, new LogConfig(config), Long.parseLong(words[2]), Long.parseLong(words[3]), SCHEDULER,
-                    new BrokerTopicStats(false), Time.SYSTEM, 900_000, new ProducerStateManagerConfig(86_400_000, false), 600_000,
+                    new BrokerTopicStats(false), new StandingTime(), 900_000, new ProducerStateManagerConfig(86_400_000, false), 600_000,
                     new LogDirFailureChannel(1), words[4].equals("clean"), Optional.empty());
             }
             // What Partition.makeLeader does first.
@@ -192,5 +193,14 @@ public class Oracle {
         StringJoiner all = new StringJoiner(" ");
         entries.forEach(entry -> all.add(entry.epoch() + "@" + entry.startOffset()));
         return all.toString();
+    }
+
+    /** Stands still an hour after the driver's first timestamp, so that a seed gives the same bytes and answers on any day. */
+    private static final class StandingTime implements Time {
+        @Override public long milliseconds() { return 1_750_003_600_000L; }
+        @Override public long hiResClockMs() { return milliseconds(); }
+        @Override public long nanoseconds() { return milliseconds() * 1_000_000; }
+        @Override public void sleep(long ms) { }
+        @Override public void waitObject(Object object, Supplier<Boolean> condition, long deadlineMs) { throw new UnsupportedOperationException(); }
     }
 }

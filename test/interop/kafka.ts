@@ -1,3 +1,4 @@
+import * as process2 from "node:fs";
 import { spawn } from "node:child_process";
 import type { ChildProcessWithoutNullStreams } from "node:child_process";
 import { access, constants, mkdtemp, readdir, rename, rm, stat } from "node:fs/promises";
@@ -130,6 +131,7 @@ export class Oracle {
   private constructor(process: ChildProcessWithoutNullStreams) {
     this.#process = process;
     process.stderr.setEncoding("utf8").on("data", (text: string) => {
+      process2.appendFileSync("/tmp/oracle.err", text);
       this.#stderr = (this.#stderr + text).slice(-STDERR_QUOTE_CHARS);
     });
     createInterface({ input: process.stdout }).on("line", (line) => this.#answer(line));
