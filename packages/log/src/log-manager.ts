@@ -1,5 +1,5 @@
 import { directoryOf, FileError, InvariantError, joinPath, toOffset } from "@tidemark/base";
-import type { Environment, FileLock, FileSystem, State } from "@tidemark/base";
+import type { Environment, FileLock, FileSystem, Offset, State } from "@tidemark/base";
 import { NO_BROKER_EPOCH, takeCleanShutdownMarker, writeCleanShutdownMarker } from "./clean-shutdown.ts";
 import { DirectoryCheckpoints, forgetPartition, knownPartitionNames } from "./directory-checkpoints.ts";
 import type { CheckpointReport } from "./directory-checkpoints.ts";
@@ -46,6 +46,8 @@ export interface LogManagerOptions {
 /** What an open found in the directory as a whole; each log has a recovery report of its own. */
 export interface LogManagerReport {
   readonly wasCleanShutdown: boolean;
+  /** Broker epoch of the last run, if it ended cleanly and had one; else -1. */
+  readonly cleanShutdownBrokerEpoch: number;
   readonly checkpoints: CheckpointReport;
   /** Topics that `State` did not know, taken from their directories with the default configuration. */
   readonly topicsRebuilt: readonly string[];
@@ -53,6 +55,14 @@ export interface LogManagerReport {
   readonly topicsRemoved: readonly string[];
   /** Directories left alone. */
   readonly ignored: readonly string[];
+}
+
+/** What a node that has peers adds to a clean stop. */
+export interface LastWords {
+  /** Goes into the marker: the controller tells a clean stop by it. */
+  readonly brokerEpoch?: number;
+  /** Default: the log end. */
+  readonly highWatermark?: (topic: string, partition: number) => Offset | undefined;
 }
 
 export interface LogManagerCloseResult {
@@ -132,10 +142,11 @@ export class LogManager {
 
   /**
    * Makes a topic with its partitions. All or nothing: what a crash leaves of it, the next open removes.
+   * @param topicId as a controller gave it; default a random one
    * @throws LogError INVALID_TOPIC_EXCEPTION, INVALID_PARTITIONS, TOPIC_ALREADY_EXISTS, KAFKA_STORAGE_ERROR, LOG_CLOSED
    */
-  createTopic(name: string, partitions: number, config: TopicConfig): Promise<TopicDescription> {
-    return this.#change(() => this.#createTopic(name, partitions, config));
+  createTopic(name: string, partitions: number, config: TopicConfig, topicId?: string): Promise<TopicDescription> {
+    return this.#change(() => this.#createTopic(name, partitions, config, topicId));
   }
 
   /**
@@ -184,12 +195,12 @@ export class LogManager {
    * Flushes and closes every log. If all went well, writes the checkpoint files and, last of all, the marker. Idempotent.
    * Never rejects for what the disk says: the result tells, and so does `directory.offlineError`.
    */
-  close(): Promise<LogManagerCloseResult> {
-    this.#closing ??= this.#close();
+  close(last: LastWords = {}): Promise<LogManagerCloseResult> {
+    this.#closing ??= this.#close(last);
     return this.#closing;
   }
 
-  async #close(): Promise<LogManagerCloseResult> {
+  async #close(last: LastWords): Promise<LogManagerCloseResult> {
     await this.#changes;
     const logs = [...this.#logs.values()];
     const areComplete = await Promise.all(logs.map((log) => log.close()));
@@ -197,10 +208,11 @@ export class LogManager {
     let reason = this.#reasonAgainstMarker(logs);
     if (incomplete !== undefined) reason ??= `${partitionDirectoryName(incomplete)} could not be flushed`;
     try {
-      if (reason === undefined) await this.#writeCheckpoints(logs);
+      if (reason === undefined) await this.#writeCheckpoints(logs, last);
       // Before the marker, which vouches for it too.
       await this.state.close();
-      if (reason === undefined) await writeCleanShutdownMarker(this.#files, this.directory.path, NO_BROKER_EPOCH);
+      const brokerEpoch = last.brokerEpoch ?? NO_BROKER_EPOCH;
+      if (reason === undefined) await writeCleanShutdownMarker(this.#files, this.directory.path, brokerEpoch);
     } catch (error) {
       if (error instanceof InvariantError) throw error;
       reason ??= `the checkpoint files, the state or the marker could not be written: ${String(error)}`;
@@ -219,7 +231,7 @@ export class LogManager {
     return logs.length === partitionCount ? undefined : "the directory of a partition is gone";
   }
 
-  async #writeCheckpoints(logs: readonly PartitionLog[]): Promise<void> {
+  async #writeCheckpoints(logs: readonly PartitionLog[], last: LastWords): Promise<void> {
     const entries = logs.map((log) => ({ log, topic: log.topic, partition: log.partition }));
     const recoveryPoints: OffsetCheckpointEntry[] = entries.map(({ log, topic, partition }) => ({
       topic,
@@ -229,7 +241,8 @@ export class LogManager {
     const highWatermarks: OffsetCheckpointEntry[] = entries.map(({ log, topic, partition }) => ({
       topic,
       partition,
-      offset: log.logEndOffset, // The only replica: everything it has is committed.
+      // The only replica: everything it has is committed.
+      offset: last.highWatermark?.(topic, partition) ?? log.logEndOffset,
     }));
     // Kafka lists a start only where the segments do not say it.
     const logStarts: OffsetCheckpointEntry[] = entries
@@ -238,13 +251,18 @@ export class LogManager {
     await this.#checkpoints.writeAll(recoveryPoints, logStarts, highWatermarks);
   }
 
-  async #createTopic(name: string, partitions: number, config: TopicConfig): Promise<TopicDescription> {
+  async #createTopic(
+    name: string,
+    partitions: number,
+    config: TopicConfig,
+    topicId = randomUuid(this.#environment.random, "topic-id"),
+  ): Promise<TopicDescription> {
     checkTopicName(name);
     if (!(Number.isInteger(partitions) && partitions >= 1 && partitions <= PARTITIONS_MAX)) {
       throw new LogError({ code: "INVALID_PARTITIONS", partitions, reason: `not in 1..${PARTITIONS_MAX}` });
     }
     this.#refuseCollision(name);
-    const topic = { name, topicId: randomUuid(this.#environment.random, "topic-id"), partitions, config };
+    const topic = { name, topicId, partitions, config };
     await this.#saveTopic(topic, "incomplete");
     const opened: PartitionLog[] = [];
     try {
@@ -407,6 +425,7 @@ async function load(options: LogManagerOptions, lock: FileLock | undefined): Pro
     });
     const managerReport: LogManagerReport = {
       wasCleanShutdown,
+      cleanShutdownBrokerEpoch: marker?.brokerEpoch ?? NO_BROKER_EPOCH,
       checkpoints: report,
       topicsRebuilt: loaded.rebuilt,
       topicsRemoved: loaded.removed,

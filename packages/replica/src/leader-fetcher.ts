@@ -1,0 +1,217 @@
+import type { Clock, Timer } from "@tidemark/base";
+import type {
+  FetchPartitionResponse,
+  OffsetsForLeaderEpochPartitionResponse,
+  PartitionName,
+  PeerAddress,
+  PeerTransport,
+} from "@tidemark/wire";
+import type { FollowerRequest } from "./follower-state.ts";
+import type { Partition } from "./partition.ts";
+
+/** Requests to one leader that may be out at a time. A parked fetch is one; partitions that become ready meanwhile go with the next. */
+export const FETCHES_IN_FLIGHT_MAX = 64;
+
+export interface FetcherOptions {
+  readonly brokerId: number;
+  readonly brokerEpoch: () => number;
+  /** Where the leader is now, or `undefined` when that is not known. */
+  readonly address: () => PeerAddress | undefined;
+  readonly transport: PeerTransport;
+  readonly clock: Clock;
+  /** Kafka: replica.fetch.wait.max.ms, .min.bytes, .response.max.bytes, .max.bytes. */
+  readonly maxWaitMs: number;
+  readonly minBytes: number;
+  readonly maxBytes: number;
+  readonly partitionMaxBytes: number;
+  /** Added to the wait before a request counts as lost. */
+  readonly requestTimeoutMs: number;
+}
+
+interface Asked<Request extends FollowerRequest = FollowerRequest> {
+  readonly partition: Partition;
+  readonly leaderEpoch: number;
+  readonly request: Request;
+}
+
+/**
+ * Fetches, for all partitions that follow one broker, over its one connection.
+ *
+ * Partitions that have something to ask go into one request together; one that is busy appending, waits or failed is not in it and
+ * holds nobody up. Each partition is in at most one request at a time, so an answer meets the state that asked.
+ */
+export class LeaderFetcher {
+  readonly #options: FetcherOptions;
+  readonly #partitions = new Set<Partition>();
+  #inFlight = 0;
+  #isPumping = false;
+  #isPaused = false;
+  #isClosed = false;
+  #retry: Timer | undefined;
+
+  constructor(options: FetcherOptions) {
+    this.#options = options;
+  }
+
+  get partitionCount(): number {
+    return this.#partitions.size;
+  }
+
+  add(partition: Partition): void {
+    this.#partitions.add(partition);
+    this.pump();
+  }
+
+  remove(partition: Partition): void {
+    this.#partitions.delete(partition);
+  }
+
+  /** No new request goes out until `resume`; those that are out are answered. */
+  pause(): void {
+    this.#isPaused = true;
+  }
+
+  resume(): void {
+    this.#isPaused = false;
+    this.pump();
+  }
+
+  close(): void {
+    this.#isClosed = true;
+    this.#retry?.cancel();
+    this.#partitions.clear();
+  }
+
+  /** Sends what can be sent; callers of one turn share a request. */
+  pump(): void {
+    if (this.#isPumping || this.#isClosed) return;
+    this.#isPumping = true;
+    void this.#sendSoon();
+  }
+
+  async #sendSoon(): Promise<void> {
+    await Promise.resolve();
+    this.#isPumping = false;
+    this.#send();
+  }
+
+  #send(): void {
+    this.#retry?.cancel();
+    this.#retry = undefined;
+    if (this.#isClosed || this.#isPaused || this.#inFlight >= FETCHES_IN_FLIGHT_MAX) return;
+    const nowMs = this.#options.clock.monotonicMs();
+    const address = this.#options.address();
+    if (address === undefined) return;
+    const epochs: Asked<FollowerRequest & { type: "epoch" }>[] = [];
+    const fetches: Asked<FollowerRequest & { type: "fetch" }>[] = [];
+    let retryMs = Number.POSITIVE_INFINITY;
+    for (const partition of this.#partitions) {
+      retryMs = Math.min(retryMs, partition.followerState?.waitsUntilMs(nowMs) ?? Number.POSITIVE_INFINITY);
+      const taken = partition.takeRequest(nowMs);
+      if (taken === undefined) continue;
+      const { leaderEpoch, request } = taken;
+      if (request.type === "epoch") epochs.push({ partition, leaderEpoch, request });
+      else fetches.push({ partition, leaderEpoch, request });
+    }
+    if (Number.isFinite(retryMs))
+      this.#retry = this.#options.clock.setTimer(Math.max(retryMs - nowMs, 1), () => this.pump());
+    if (epochs.length > 0) void this.#track(this.#askEpochs(address, epochs));
+    if (fetches.length > 0) void this.#track(this.#fetch(address, fetches));
+  }
+
+  async #track(request: Promise<void>): Promise<void> {
+    this.#inFlight += 1;
+    await request;
+    this.#inFlight -= 1;
+    this.pump();
+  }
+
+  async #askEpochs(address: PeerAddress, asked: readonly Asked<FollowerRequest & { type: "epoch" }>[]): Promise<void> {
+    const { brokerId, brokerEpoch, transport, requestTimeoutMs, clock } = this.#options;
+    const partitions = asked.map(({ partition, leaderEpoch, request }) => ({
+      ...nameOf(partition),
+      currentLeaderEpoch: leaderEpoch,
+      leaderEpoch: request.leaderEpoch,
+    }));
+    let answers: ReadonlyMap<string, OffsetsForLeaderEpochPartitionResponse>;
+    try {
+      const response = await transport.request(
+        address,
+        { kind: "offsetsForLeaderEpoch", replicaId: brokerId, brokerEpoch: brokerEpoch(), partitions },
+        { timeoutMs: requestTimeoutMs },
+      );
+      answers = byName(response.partitions);
+    } catch {
+      return this.#lost(asked);
+    }
+    const nowMs = clock.monotonicMs();
+    for (const { partition, request } of asked) {
+      const answer = answers.get(keyOf(partition));
+      if (answer === undefined) void partition.answered({ type: "requestFailed", request, nowMs });
+      else void partition.answered({ type: "epochAnswer", request, nowMs, ...answer });
+    }
+  }
+
+  async #fetch(address: PeerAddress, asked: readonly Asked<FollowerRequest & { type: "fetch" }>[]): Promise<void> {
+    const {
+      brokerId,
+      brokerEpoch,
+      transport,
+      requestTimeoutMs,
+      clock,
+      maxWaitMs,
+      minBytes,
+      maxBytes,
+      partitionMaxBytes,
+    } = this.#options;
+    const partitions = asked.map(({ partition, leaderEpoch, request }) => ({
+      ...nameOf(partition),
+      currentLeaderEpoch: leaderEpoch,
+      fetchOffset: request.fetchOffset,
+      flushedEndOffset: request.flushedEndOffset,
+      lastFetchedEpoch: request.lastFetchedEpoch,
+      logStartOffset: request.logStartOffset,
+      maxBytes: partitionMaxBytes,
+    }));
+    let answers: ReadonlyMap<string, FetchPartitionResponse>;
+    try {
+      const request = {
+        kind: "fetch",
+        replicaId: brokerId,
+        brokerEpoch: brokerEpoch(),
+        maxWaitMs,
+        minBytes,
+        maxBytes,
+        partitions,
+      } as const;
+      const response = await transport.request(address, request, { timeoutMs: maxWaitMs + requestTimeoutMs });
+      answers = byName(response.partitions);
+    } catch {
+      return this.#lost(asked);
+    }
+    const nowMs = clock.monotonicMs();
+    for (const { partition, request } of asked) {
+      const answer = answers.get(keyOf(partition));
+      if (answer === undefined) void partition.answered({ type: "requestFailed", request, nowMs });
+      else void partition.answered({ type: "fetchAnswer", request, nowMs, ...answer });
+    }
+  }
+
+  #lost(asked: readonly Asked[]): void {
+    const nowMs = this.#options.clock.monotonicMs();
+    for (const { partition, request } of asked) void partition.answered({ type: "requestFailed", request, nowMs });
+  }
+}
+
+function nameOf({ topic, partition }: PartitionName): PartitionName {
+  return { topic, partition };
+}
+
+/** Topic names hold no `/`. */
+export function keyOf({ topic, partition }: PartitionName): string {
+  return `${topic}/${partition}`;
+}
+
+function byName<Answer extends PartitionName>(answers: readonly Answer[]): ReadonlyMap<string, Answer> {
+  return new Map(answers.map((answer) => [keyOf(answer), answer]));
+}

@@ -1,0 +1,544 @@
+import { InvariantError, parseOffset, toLeaderEpoch, toOffset } from "@tidemark/base";
+import type { Clock, Offset } from "@tidemark/base";
+import type { EpochEntry } from "@tidemark/epoch-cache";
+import { LogError } from "@tidemark/log";
+import type { AppendResult, BatchOrigin, PartitionLog } from "@tidemark/log";
+import type {
+  AlterPartitionResponse,
+  BrokerState,
+  FetchPartition,
+  FetchPartitionResponse,
+  OffsetsForLeaderEpochPartition,
+  OffsetsForLeaderEpochPartitionResponse,
+  PartitionState,
+  PeerErrorCode,
+  ProducePartitionResponse,
+} from "@tidemark/wire";
+import { FollowerState } from "./follower-state.ts";
+import type { FollowerEffect, FollowerInput, FollowerRequest, LogFacts, TruncationCause } from "./follower-state.ts";
+import { LeaderState } from "./leader-state.ts";
+import type { LeaderEffect, LeaderInput, ReplicaConfig } from "./leader-state.ts";
+import { peerErrorOf } from "./peer-error-codes.ts";
+import { checkDivergence } from "./truncation.ts";
+import { WakeSignal } from "./wake-signal.ts";
+
+/** Appends of one partition that may wait for the ISR at a time; past it `produce` answers THROTTLING_QUOTA_EXCEEDED. */
+export const PENDING_PRODUCES_MAX = 10_000;
+
+/** A cut that was made, and why. */
+export interface TruncationReport {
+  readonly topic: string;
+  readonly partition: number;
+  readonly leaderEpoch: number;
+  readonly cause: TruncationCause;
+  readonly fromOffset: number;
+  readonly toOffset: number;
+  /** Before the cut. */
+  readonly highWatermark: number;
+}
+
+/** What a partition needs done outside of it. */
+export interface PartitionEvents {
+  /** Asks the controller; the answer goes to `alterPartitionAnswered`. */
+  readonly alterPartition: (partition: Partition, effect: Extract<LeaderEffect, { type: "alterPartition" }>) => void;
+  /** The follower may have something to ask again. */
+  readonly readyToAsk: (partition: Partition) => void;
+  readonly truncated: (report: TruncationReport) => void;
+  /** The partition stopped here until the controller says something new about it, or for good. */
+  readonly failed: (partition: Partition, reason: string) => void;
+}
+
+export interface PartitionOptions {
+  readonly brokerId: number;
+  readonly brokerEpoch: () => number;
+  readonly log: PartitionLog;
+  readonly clock: Clock;
+  readonly config: ReplicaConfig;
+  /** As it was checkpointed; 0 when unknown. */
+  readonly highWatermark: number;
+  readonly events: PartitionEvents;
+  readonly brokers: () => ReadonlyMap<number, BrokerState>;
+  readonly fetchBackoffMs: number;
+}
+
+type Role =
+  | { readonly type: "none" }
+  | {
+      readonly type: "leader";
+      readonly state: LeaderState;
+      readonly pending: Map<number, (error: PeerErrorCode) => void>;
+    }
+  | { readonly type: "follower"; readonly state: FollowerState }
+  | { readonly type: "failed"; readonly reason: string };
+
+/** Who fetches: a replica, by its id and broker epoch, or a consumer (-1). */
+export interface Fetcher {
+  readonly replicaId: number;
+  readonly brokerEpoch: number;
+}
+
+export type PartitionProduceResult = Omit<ProducePartitionResponse, "topic" | "partition">;
+export type PartitionFetchResult = Omit<FetchPartitionResponse, "topic" | "partition">;
+export type PartitionEpochResult = Omit<OffsetsForLeaderEpochPartitionResponse, "topic" | "partition">;
+
+/**
+ * One replica of a partition: its log, and what it is at present, leader or follower.
+ *
+ * The states decide (`LeaderState`, `FollowerState`), this carries out: it appends, cuts, reads, and wakes who waits. After every
+ * `await` it looks again whether its role is still the one it acted for; what belongs to an earlier role is dropped.
+ * Source: apache/kafka core/src/main/scala/kafka/cluster/Partition.scala
+ */
+export class Partition {
+  readonly topic: string;
+  readonly partition: number;
+  readonly log: PartitionLog;
+  readonly #options: PartitionOptions;
+  readonly #moved = new WakeSignal();
+  #role: Role = { type: "none" };
+  #state: PartitionState | undefined;
+  #highWatermark: Offset;
+  #nextPendingId = 1;
+  /** Role changes run one after another. */
+  #transition: Promise<void> = Promise.resolve();
+
+  constructor(options: PartitionOptions) {
+    this.#options = options;
+    this.log = options.log;
+    this.topic = options.log.topic;
+    this.partition = options.log.partition;
+    this.#highWatermark = this.#clamped(options.highWatermark);
+  }
+
+  /** What the controller said last. */
+  get state(): PartitionState | undefined {
+    return this.#state;
+  }
+
+  get role(): Role["type"] {
+    return this.#role.type;
+  }
+
+  get leaderState(): LeaderState | undefined {
+    return this.#role.type === "leader" ? this.#role.state : undefined;
+  }
+
+  get followerState(): FollowerState | undefined {
+    return this.#role.type === "follower" ? this.#role.state : undefined;
+  }
+
+  /** Every offset below is committed, as far as this replica knows. */
+  get highWatermark(): Offset {
+    if (this.#role.type === "leader") return this.#role.state.highWatermark;
+    return this.#role.type === "follower" ? this.#role.state.highWatermark : this.#highWatermark;
+  }
+
+  get leaderEpoch(): number {
+    return this.#state?.leaderEpoch ?? -1;
+  }
+
+  // ---- roles ---------------------------------------------------------------------------------------------------------
+
+  /**
+   * Takes a state that the controller decided; older ones than known are ignored. Resolves when the role is taken.
+   * Source: Partition.scala, makeLeader and makeFollower
+   */
+  applyState(state: PartitionState): Promise<void> {
+    this.#transition = this.#transition.then(() => this.#apply(state)).catch((error: unknown) => this.#fail(error));
+    return this.#transition;
+  }
+
+  async #apply(state: PartitionState): Promise<void> {
+    const known = this.#state;
+    if (known !== undefined && (state.partitionEpoch < known.partitionEpoch || state.leaderEpoch < known.leaderEpoch))
+      return;
+    const isNewEpoch = known === undefined || state.leaderEpoch > known.leaderEpoch;
+    const isLeader = state.leader === this.#options.brokerId;
+    this.#state = state;
+    if (!isNewEpoch && this.#role.type !== "none") {
+      if (this.#role.type === "leader") this.#lead({ type: "partitionState", state, nowMs: this.#nowMs });
+      return;
+    }
+    this.#leaveRole();
+    if (isLeader) await this.#becomeLeader(state);
+    else if (state.leader >= 0) await this.#becomeFollower(state);
+    else await this.log.becomeFollower();
+    this.#moved.wake();
+  }
+
+  /** From here on nothing of the old role counts. */
+  #leaveRole(): void {
+    const role = this.#role;
+    this.#highWatermark = this.highWatermark;
+    this.#role = { type: "none" };
+    if (role.type === "leader") for (const [, answer] of role.pending) answer("NOT_LEADER_OR_FOLLOWER");
+    this.#moved.wake();
+  }
+
+  async #becomeLeader(state: PartitionState): Promise<void> {
+    // Waits for what is being written, then enters (epoch, log end).
+    await this.log.becomeLeader(toLeaderEpoch(state.leaderEpoch));
+    const { log, clock, config, brokerId } = this.#optionsAndLog;
+    const leader = new LeaderState({
+      localId: brokerId,
+      localBrokerEpoch: this.#options.brokerEpoch(),
+      state,
+      epochStartOffset: log.logEndOffset,
+      logStartOffset: log.logStartOffset,
+      logEndOffset: log.logEndOffset,
+      flushedEndOffset: log.flushedEndOffset,
+      highWatermark: this.#clamped(this.#highWatermark),
+      nowMs: clock.monotonicMs(),
+      config,
+      brokers: this.#options.brokers(),
+    });
+    this.#role = { type: "leader", state: leader, pending: new Map() };
+    // An ISR of one commits what it has.
+    this.#logMoved();
+  }
+
+  async #becomeFollower(state: PartitionState): Promise<void> {
+    // Waits for what is being written: the log's end is what it is from here on.
+    await this.log.becomeFollower();
+    const follower = new FollowerState({
+      leaderId: state.leader,
+      leaderEpoch: state.leaderEpoch,
+      log: this.#facts,
+      highWatermark: this.#clamped(this.#highWatermark),
+      backOffMs: this.#options.fetchBackoffMs,
+    });
+    this.#role = { type: "follower", state: follower };
+    this.#options.events.readyToAsk(this);
+  }
+
+  // ---- serving as leader ---------------------------------------------------------------------------------------------
+
+  /**
+   * Appends a batch and answers as `acks` says.
+   * Errors: NOT_LEADER_OR_FOLLOWER, NOT_ENOUGH_REPLICAS, INVALID_REQUIRED_ACKS (nothing appended); NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+   * REQUEST_TIMED_OUT (it is in the log, and may stay); those of the log.
+   */
+  async produce(
+    batch: Uint8Array,
+    options: { readonly acks: number; readonly timeoutMs: number; readonly origin: BatchOrigin },
+  ): Promise<PartitionProduceResult> {
+    const role = this.#role;
+    if (role.type !== "leader")
+      return this.#refused(role.type === "failed" ? "KAFKA_STORAGE_ERROR" : "NOT_LEADER_OR_FOLLOWER");
+    const verdict = role.state.judgeProduce(options.acks);
+    if (verdict !== "NONE") return this.#refused(verdict);
+    if (role.pending.size >= PENDING_PRODUCES_MAX) return this.#refused("THROTTLING_QUOTA_EXCEEDED");
+    let appended: AppendResult;
+    try {
+      appended = await this.log.append(batch, { origin: options.origin });
+    } catch (error) {
+      return this.#refused(peerErrorOf(error));
+    }
+    if (this.#role !== role) return this.#refused("NOT_LEADER_OR_FOLLOWER");
+    this.#logMoved();
+    const result = { baseOffset: appended.baseOffset, lastOffset: appended.lastOffset };
+    const error = options.acks === -1 ? await this.#committed(role, appended.lastOffset, options.timeoutMs) : "NONE";
+    return error === "NONE"
+      ? { error, ...result, leaderId: -1, leaderEpoch: -1 }
+      : { ...this.#refused(error), ...result };
+  }
+
+  /** Waits until the high watermark has passed the offset. */
+  #committed(role: Extract<Role, { type: "leader" }>, lastOffset: Offset, timeoutMs: number): Promise<PeerErrorCode> {
+    const id = this.#nextPendingId;
+    this.#nextPendingId += 1;
+    return new Promise((resolve) => {
+      const timer = this.#options.clock.setTimer(timeoutMs, () => {
+        if (!role.pending.delete(id)) return;
+        if (this.#role === role) this.#lead({ type: "abandon", id });
+        resolve("REQUEST_TIMED_OUT");
+      });
+      role.pending.set(id, (error) => {
+        role.pending.delete(id);
+        timer.cancel();
+        resolve(error);
+      });
+      this.#lead({ type: "produced", id, lastOffset });
+    });
+  }
+
+  /**
+   * One look at the log for a fetch. Order as in Kafka: epoch fence, leadership, replica, divergence, range, read; only a read that
+   * went well counts as progress of the replica, and once a request.
+   * @param countsProgress false when the request was counted before, and waited
+   */
+  async fetch(request: FetchPartition, fetcher: Fetcher, countsProgress: boolean): Promise<PartitionFetchResult> {
+    const role = this.#role;
+    const refusal = this.#fence(request.currentLeaderEpoch, fetcher);
+    if (refusal !== undefined || role.type !== "leader") return emptyFetch(refusal ?? "NOT_LEADER_OR_FOLLOWER");
+    const { log } = this;
+    const seen = {
+      highWatermark: role.state.highWatermark,
+      logStartOffset: log.logStartOffset,
+      logEndOffset: log.logEndOffset,
+    };
+    const check = checkDivergence(request, { epochEnd: (epoch) => this.#epochEnd(epoch), ...seen });
+    if (check.type === "outOfRange") return emptyFetch("OFFSET_OUT_OF_RANGE");
+    if (check.type === "diverging")
+      return { ...emptyFetch("NONE"), ...seen, divergingEpoch: check.epoch, divergingEndOffset: check.endOffset };
+    const isReplica = fetcher.replicaId >= 0;
+    const fetchOffset = toOffset(request.fetchOffset);
+    let bytes: Uint8Array;
+    try {
+      const limitOffset = isReplica ? seen.logEndOffset : seen.highWatermark;
+      ({ bytes } = await log.read({ fromOffset: fetchOffset, maxBytes: request.maxBytes, limitOffset }));
+    } catch (error) {
+      return emptyFetch(peerErrorOf(error));
+    }
+    if (this.#role !== role) return emptyFetch("NOT_LEADER_OR_FOLLOWER");
+    if (isReplica && countsProgress) {
+      this.#lead({
+        type: "fetched",
+        replicaId: fetcher.replicaId,
+        brokerEpoch: fetcher.brokerEpoch,
+        fetchOffset,
+        flushedEndOffset: parseOffset(request.flushedEndOffset) ?? toOffset(0),
+        logStartOffset: parseOffset(request.logStartOffset) ?? toOffset(0),
+        leaderEndOffset: seen.logEndOffset,
+        nowMs: this.#nowMs,
+      });
+    }
+    return { ...emptyFetch("NONE"), ...seen, bytes };
+  }
+
+  /** Resolves when a fetch may find more than before: the log or the high watermark moved, or the role changed. */
+  whenMoved(): { readonly promise: Promise<void>; cancel(): void } {
+    return this.#moved.wait();
+  }
+
+  /** The answer to OffsetsForLeaderEpoch. */
+  offsetsForLeaderEpoch(request: OffsetsForLeaderEpochPartition): PartitionEpochResult {
+    const refusal = this.#fence(request.currentLeaderEpoch, undefined);
+    if (refusal !== undefined)
+      return { error: refusal, leaderEpoch: -1, endOffset: -1, logStartOffset: -1, logEndOffset: -1 };
+    const { epoch, endOffset } = this.#epochEnd(request.leaderEpoch);
+    const { logStartOffset, logEndOffset } = this.log;
+    return { error: "NONE", leaderEpoch: epoch, endOffset, logStartOffset, logEndOffset };
+  }
+
+  /** Epoch before leadership before replica: who is behind is told so first. */
+  #fence(currentLeaderEpoch: number, fetcher: Fetcher | undefined): PeerErrorCode | undefined {
+    const role = this.#role;
+    if (role.type === "failed") return "KAFKA_STORAGE_ERROR";
+    if (currentLeaderEpoch !== -1 && currentLeaderEpoch < this.leaderEpoch) return "FENCED_LEADER_EPOCH";
+    if (currentLeaderEpoch > this.leaderEpoch) return "UNKNOWN_LEADER_EPOCH";
+    if (role.type !== "leader") return "NOT_LEADER_OR_FOLLOWER";
+    if (fetcher === undefined || fetcher.replicaId < 0) return undefined;
+    const verdict = role.state.judgeFetch({
+      replicaId: fetcher.replicaId,
+      brokerEpoch: fetcher.brokerEpoch,
+      hasLeaderEpoch: currentLeaderEpoch !== -1,
+    });
+    return verdict === "NONE" ? undefined : verdict;
+  }
+
+  /** The controller's answer to an `alterPartition` event. */
+  alterPartitionAnswered(
+    proposal: number,
+    answer: Pick<AlterPartitionResponse, "error" | "leaderEpoch" | "partitionEpoch" | "isr">,
+  ): void {
+    this.#lead({ type: "alterPartitionAnswer", proposal, ...answer });
+  }
+
+  brokersChanged(): void {
+    this.#lead({ type: "brokers", brokers: this.#options.brokers() });
+  }
+
+  /** To be called every half `replicaLagTimeMaxMs`. */
+  tick(): void {
+    this.#lead({ type: "tick", nowMs: this.#nowMs });
+  }
+
+  // ---- following -----------------------------------------------------------------------------------------------------
+
+  /** What to ask the leader now, if anything; it counts as sent. */
+  takeRequest(
+    nowMs: number,
+  ): { readonly leaderId: number; readonly leaderEpoch: number; readonly request: FollowerRequest } | undefined {
+    const role = this.#role;
+    if (role.type !== "follower") return undefined;
+    const request = role.state.nextRequest(nowMs);
+    if (request === undefined) return undefined;
+    role.state.step({ type: "sent", request }, []);
+    return { leaderId: role.state.leaderId, leaderEpoch: role.state.leaderEpoch, request };
+  }
+
+  /** An answer, or its absence. Never rejects. */
+  async answered(input: FollowerInput): Promise<void> {
+    const role = this.#role;
+    if (role.type !== "follower") return;
+    try {
+      await this.#follow(role, input);
+    } catch (error) {
+      if (this.#role === role) this.#fail(error);
+    }
+    if (this.#role === role) this.#options.events.readyToAsk(this);
+  }
+
+  async #follow(role: Extract<Role, { type: "follower" }>, input: FollowerInput): Promise<void> {
+    const effects: FollowerEffect[] = [];
+    role.state.step(input, effects);
+    for (const effect of effects) {
+      switch (effect.type) {
+        case "append":
+          await this.#appendAsFollower(role, effect.bytes);
+          break;
+        case "truncate":
+        case "truncateFully":
+          await this.#truncate(role, effect);
+          break;
+        case "highWatermark":
+          this.#highWatermark = effect.offset;
+          this.#moved.wake();
+          break;
+        case "backOff":
+          break; // `nextRequest` knows; the fetcher asks again in time.
+        case "fenced":
+          this.#options.events.failed(this, effect.reason);
+          break;
+        default:
+          effect satisfies never;
+      }
+    }
+  }
+
+  async #appendAsFollower(role: Extract<Role, { type: "follower" }>, bytes: Uint8Array): Promise<void> {
+    try {
+      await this.log.appendAsFollower(bytes, { leaderEpoch: toLeaderEpoch(role.state.leaderEpoch) });
+    } catch (error) {
+      if (!(error instanceof LogError) || error.code === "KAFKA_STORAGE_ERROR") throw error;
+      if (this.#role !== role) return;
+      await this.#follow(role, { type: "appendRefused", reason: error.code, nowMs: this.#nowMs });
+      return;
+    }
+    if (this.#role !== role) return;
+    await this.#follow(role, { type: "appended", log: this.#facts, nowMs: this.#nowMs });
+    this.#moved.wake();
+  }
+
+  async #truncate(
+    role: Extract<Role, { type: "follower" }>,
+    effect: Extract<FollowerEffect, { type: "truncate" | "truncateFully" }>,
+  ): Promise<void> {
+    const fromOffset = this.log.logEndOffset;
+    const { highWatermark } = role.state;
+    if (effect.type === "truncate") await this.log.truncateTo(effect.offset);
+    else await this.log.truncateFullyAndStartAt(effect.offset);
+    const { topic, partition } = this;
+    const { leaderEpoch } = role.state;
+    this.#options.events.truncated({
+      topic,
+      partition,
+      leaderEpoch,
+      cause: effect.cause,
+      fromOffset,
+      toOffset: effect.offset,
+      highWatermark,
+    });
+    if (this.#role !== role) return;
+    await this.#follow(role, { type: "truncated", log: this.#facts, nowMs: this.#nowMs });
+  }
+
+  /** Takes no part any more: waiting produces and fetches are answered. The log stays open. */
+  async close(): Promise<void> {
+    await this.#transition;
+    this.#leaveRole();
+  }
+
+  // ---- inside --------------------------------------------------------------------------------------------------------
+
+  /** Tells the leader's state where the log is now. */
+  #logMoved(): void {
+    const { logStartOffset, logEndOffset, flushedEndOffset } = this.log;
+    this.#lead({ type: "logMoved", logStartOffset, logEndOffset, flushedEndOffset });
+    this.#moved.wake();
+  }
+
+  #lead(input: LeaderInput): void {
+    const role = this.#role;
+    if (role.type !== "leader") return;
+    const effects: LeaderEffect[] = [];
+    try {
+      role.state.step(input, effects);
+    } catch (error) {
+      this.#fail(error);
+      return;
+    }
+    for (const effect of effects) {
+      switch (effect.type) {
+        case "highWatermark":
+          this.#moved.wake();
+          break;
+        case "completeProduce":
+          role.pending.get(effect.id)?.(effect.error);
+          break;
+        case "alterPartition":
+          this.#options.events.alterPartition(this, effect);
+          break;
+        case "isrChanged":
+          break;
+        default:
+          effect satisfies never;
+      }
+    }
+  }
+
+  /** The replica stops: its disk, or a broken invariant. Others go on. */
+  #fail(error: unknown): void {
+    const reason = error instanceof Error ? error.message : String(error);
+    this.#leaveRole();
+    this.#role = { type: "failed", reason };
+    this.#options.events.failed(this, reason);
+    if (!(error instanceof LogError || error instanceof InvariantError)) throw error;
+  }
+
+  #refused(error: PeerErrorCode): PartitionProduceResult {
+    const knowsBetter = error === "NOT_LEADER_OR_FOLLOWER" && this.#state !== undefined;
+    return {
+      error,
+      baseOffset: -1,
+      lastOffset: -1,
+      leaderId: knowsBetter ? (this.#state?.leader ?? -1) : -1,
+      leaderEpoch: knowsBetter ? this.leaderEpoch : -1,
+    };
+  }
+
+  #epochEnd(epoch: number): { epoch: number; endOffset: number } {
+    return this.log.endOffsetForEpoch(epoch);
+  }
+
+  #clamped(highWatermark: number): Offset {
+    const { logStartOffset, logEndOffset } = this.log;
+    return toOffset(Math.min(Math.max(highWatermark, logStartOffset), logEndOffset));
+  }
+
+  get #facts(): LogFacts {
+    const { logStartOffset, logEndOffset, flushedEndOffset } = this.log;
+    const epochs: readonly EpochEntry[] = this.log.epochEntries;
+    return { logStartOffset, logEndOffset, flushedEndOffset, epochs };
+  }
+
+  get #nowMs(): number {
+    return this.#options.clock.monotonicMs();
+  }
+
+  get #optionsAndLog(): PartitionOptions {
+    return this.#options;
+  }
+}
+
+function emptyFetch(error: PeerErrorCode): PartitionFetchResult {
+  return {
+    error,
+    highWatermark: -1,
+    logStartOffset: -1,
+    logEndOffset: -1,
+    divergingEpoch: -1,
+    divergingEndOffset: -1,
+    bytes: new Uint8Array(0),
+  };
+}

@@ -1,0 +1,458 @@
+import { parseOffset } from "@tidemark/base";
+import type { Clock, Offset, State, Timer } from "@tidemark/base";
+import type { LogManager, TopicConfig } from "@tidemark/log";
+import type {
+  BrokerState,
+  ClusterStateResponse,
+  OffsetsForLeaderEpochRequest,
+  OffsetsForLeaderEpochResponse,
+  PartitionName,
+  PartitionState,
+  PeerAddress,
+  PeerRequest,
+  PeerResponse,
+  PeerTransport,
+  ProduceRequest,
+  ProduceResponse,
+} from "@tidemark/wire";
+import { serveFetch } from "./fetch-session.ts";
+import { keyOf, LeaderFetcher } from "./leader-fetcher.ts";
+import type { LeaderEffect, ReplicaConfig } from "./leader-state.ts";
+import { Partition } from "./partition.ts";
+import type { TruncationReport } from "./partition.ts";
+import { describeReplica } from "./replica-description.ts";
+import type { ReplicaDescription } from "./replica-description.ts";
+import { WakeSignal } from "./wake-signal.ts";
+
+/** Kafka's defaults, but for the wait between two tries, which is shorter: a broker on the same machine comes back soon. */
+export const DEFAULT_REPLICA_MANAGER_CONFIG: ReplicaManagerConfig = {
+  replica: { replicaLagTimeMaxMs: 30_000, minInsyncReplicas: 2, countsFlushedEnds: false },
+  fetchMaxWaitMs: 500,
+  fetchMinBytes: 1,
+  fetchMaxBytes: 10 * 1024 ** 2,
+  fetchPartitionMaxBytes: 4 * 1024 ** 2,
+  fetchBackoffMs: 200,
+  requestTimeoutMs: 5000,
+  retryBackoffMs: 100,
+  clusterStateWaitMs: 2000,
+  highWatermarkCheckpointMs: 5000,
+};
+
+export interface ReplicaManagerConfig {
+  readonly replica: ReplicaConfig;
+  readonly fetchMaxWaitMs: number;
+  readonly fetchMinBytes: number;
+  readonly fetchMaxBytes: number;
+  readonly fetchPartitionMaxBytes: number;
+  readonly fetchBackoffMs: number;
+  readonly requestTimeoutMs: number;
+  /** Between two tries to reach the controller. */
+  readonly retryBackoffMs: number;
+  readonly clusterStateWaitMs: number;
+  readonly highWatermarkCheckpointMs: number;
+}
+
+export interface ReplicaManagerOptions {
+  readonly brokerId: number;
+  readonly logs: LogManager;
+  readonly clock: Clock;
+  readonly transport: PeerTransport;
+  readonly controller: PeerAddress;
+  /** Where others reach this broker. */
+  readonly host: string;
+  readonly port: number;
+  /** UUID of this start of the process. */
+  readonly incarnationId: string;
+  readonly bootId: string;
+  readonly topicConfig: (topic: string) => TopicConfig;
+  readonly config: ReplicaManagerConfig;
+  readonly onTruncated?: (report: TruncationReport) => void;
+  readonly onFailed?: (name: PartitionName, reason: string) => void;
+}
+
+/**
+ * All replicas of one broker: follows the controller's stream of states, fetches from leaders, serves peers and clients.
+ *
+ * Source: apache/kafka core/src/main/scala/kafka/server/ReplicaManager.scala
+ */
+export class ReplicaManager {
+  readonly #options: ReplicaManagerOptions;
+  readonly #partitions = new Map<string, Partition>();
+  readonly #fetchers = new Map<number, LeaderFetcher>();
+  #brokers: ReadonlyMap<number, BrokerState> = new Map();
+  #brokerEpoch = -1;
+  #stateNumber = -1;
+  #isClosed = false;
+  #isPaused = false;
+  readonly #timers = new Set<Timer>();
+  #following: Promise<void> = Promise.resolve();
+  readonly #closing = new WakeSignal();
+
+  private constructor(options: ReplicaManagerOptions) {
+    this.#options = options;
+  }
+
+  /** Registers with the controller, as soon as it can be reached, and does what it says from then on. Returns at once. */
+  static start(options: ReplicaManagerOptions): ReplicaManager {
+    const manager = new ReplicaManager(options);
+    manager.#following = manager.#followController();
+    manager.#every(options.config.highWatermarkCheckpointMs, () => manager.#checkpointHighWatermarks(false));
+    manager.#every(options.config.replica.replicaLagTimeMaxMs / 2, async () => {
+      for (const partition of manager.#partitions.values()) partition.tick();
+    });
+    return manager;
+  }
+
+  get brokerId(): number {
+    return this.#options.brokerId;
+  }
+
+  /** -1 until the controller has registered this broker. */
+  get brokerEpoch(): number {
+    return this.#brokerEpoch;
+  }
+
+  /** All that the controller said up to this number is done. */
+  get stateNumber(): number {
+    return this.#stateNumber;
+  }
+
+  partition(name: PartitionName): Partition | undefined {
+    return this.#partitions.get(keyOf(name));
+  }
+
+  /** Every replica here, as it is now. */
+  describe(): readonly ReplicaDescription[] {
+    return [...this.#partitions.values()].map((partition) => describeReplica(this.brokerId, partition));
+  }
+
+  /** Followers of this broker ask nothing more until `resumeFetching`: for experiments, and to take a broker out gently. */
+  pauseFetching(): void {
+    this.#isPaused = true;
+    for (const fetcher of this.#fetchers.values()) fetcher.pause();
+  }
+
+  resumeFetching(): void {
+    this.#isPaused = false;
+    for (const fetcher of this.#fetchers.values()) fetcher.resume();
+  }
+
+  /** Answers a peer or client; never rejects. A fetch may take as long as its `maxWaitMs`. */
+  async handle(request: PeerRequest): Promise<PeerResponse> {
+    switch (request.kind) {
+      case "produce":
+        return this.#produce(request);
+      case "fetch":
+        return serveFetch(request, {
+          clock: this.#options.clock,
+          partitionOf: (name) => this.partition(name),
+          isClosed: () => this.#isClosed,
+        });
+      case "offsetsForLeaderEpoch":
+        return this.#offsetsForLeaderEpoch(request);
+      case "describe":
+        return { kind: "describe", error: "NONE", json: JSON.stringify(this.describe()) };
+      case "register":
+        return { kind: "register", error: "NOT_CONTROLLER", brokerEpoch: -1 };
+      case "alterPartition":
+        return { kind: "alterPartition", error: "NOT_CONTROLLER", leaderEpoch: -1, partitionEpoch: -1, isr: [] };
+      case "clusterState":
+        return { kind: "clusterState", error: "NOT_CONTROLLER", number: -1, brokers: [], partitions: [] };
+      default:
+        return request satisfies never;
+    }
+  }
+
+  /** Stops fetching and following, and notes the high watermarks. The logs stay open: they are the caller's. */
+  async close(): Promise<void> {
+    if (this.#isClosed) return;
+    this.#isClosed = true;
+    for (const timer of this.#timers) timer.cancel();
+    for (const fetcher of this.#fetchers.values()) fetcher.close();
+    this.#closing.wake();
+    await this.#following;
+    for (const partition of this.#partitions.values()) await partition.close();
+    await this.#checkpointHighWatermarks(true).catch(() => undefined);
+  }
+
+  // ---- requests ------------------------------------------------------------------------------------------------------
+
+  async #produce(request: ProduceRequest): Promise<ProduceResponse> {
+    const { acks, timeoutMs } = request;
+    const partitions = await Promise.all(
+      request.partitions.map(async ({ topic, partition, batch }) => {
+        const result = await this.partition({ topic, partition })?.produce(batch, {
+          acks,
+          timeoutMs,
+          origin: "client",
+        });
+        return {
+          topic,
+          partition,
+          ...(result ?? {
+            error: "UNKNOWN_TOPIC_OR_PARTITION" as const,
+            baseOffset: -1,
+            lastOffset: -1,
+            leaderId: -1,
+            leaderEpoch: -1,
+          }),
+        };
+      }),
+    );
+    return { kind: "produce", partitions };
+  }
+
+  #offsetsForLeaderEpoch(request: OffsetsForLeaderEpochRequest): OffsetsForLeaderEpochResponse {
+    const partitions = request.partitions.map((asked) => {
+      const { topic, partition } = asked;
+      const unknown = {
+        error: "UNKNOWN_TOPIC_OR_PARTITION" as const,
+        leaderEpoch: -1,
+        endOffset: -1,
+        logStartOffset: -1,
+        logEndOffset: -1,
+      };
+      return { topic, partition, ...(this.partition(asked)?.offsetsForLeaderEpoch(asked) ?? unknown) };
+    });
+    return { kind: "offsetsForLeaderEpoch", partitions };
+  }
+
+  // ---- the controller ------------------------------------------------------------------------------------------------
+
+  /** Registers, then takes every state in order; registers anew when the controller does not know this incarnation any more. */
+  async #followController(): Promise<void> {
+    while (!this.#isClosed) {
+      try {
+        if (this.#brokerEpoch < 0) await this.#register();
+        if (this.#brokerEpoch >= 0) await this.#takeClusterState();
+        else await this.#pause();
+      } catch {
+        // The controller cannot be reached; what is led and followed goes on meanwhile.
+        await this.#pause();
+      }
+    }
+  }
+
+  async #register(): Promise<void> {
+    const { brokerId, incarnationId, bootId, host, port, logs, controller, transport, config } = this.#options;
+    const cleanShutdownBrokerEpoch = logs.report.cleanShutdownBrokerEpoch;
+    const request = {
+      kind: "register",
+      brokerId,
+      incarnationId,
+      bootId,
+      cleanShutdownBrokerEpoch,
+      host,
+      port,
+    } as const;
+    const { error, brokerEpoch } = await transport.request(controller, request, { timeoutMs: config.requestTimeoutMs });
+    if (error === "NONE" && !this.#isClosed) this.#brokerEpoch = brokerEpoch;
+  }
+
+  async #takeClusterState(): Promise<void> {
+    const { brokerId, controller, transport, config } = this.#options;
+    const maxWaitMs = config.clusterStateWaitMs;
+    const request = {
+      kind: "clusterState",
+      brokerId,
+      brokerEpoch: this.#brokerEpoch,
+      afterNumber: this.#stateNumber,
+      maxWaitMs,
+    } as const;
+    const answer = transport.request(controller, request, { timeoutMs: maxWaitMs + config.requestTimeoutMs });
+    const response = await this.#unlessClosing(answer);
+    if (response === undefined || this.#isClosed) return;
+    if (response.error === "STALE_BROKER_EPOCH") {
+      this.#brokerEpoch = -1;
+      return;
+    }
+    if (response.error !== "NONE") return this.#pause();
+    await this.#apply(response);
+  }
+
+  async #apply(response: ClusterStateResponse): Promise<void> {
+    this.#brokers = new Map(response.brokers.map((broker) => [broker.brokerId, broker]));
+    for (const partition of this.#partitions.values()) partition.brokersChanged();
+    const states = response.partitions
+      .toSorted((first, second) => first.number - second.number)
+      .filter(({ replicas }) => replicas.includes(this.brokerId));
+    // Partitions take their roles side by side: one with much to write does not hold up the others.
+    await Promise.all(states.map((state) => this.#applyPartition(state, states)));
+    this.#stateNumber = Math.max(this.#stateNumber, response.number);
+    for (const fetcher of this.#fetchers.values()) fetcher.pump();
+  }
+
+  async #applyPartition(state: PartitionState, all: readonly PartitionState[]): Promise<void> {
+    let partition = this.partition(state);
+    try {
+      partition ??= await this.#open(state, all);
+    } catch (error) {
+      this.#options.onFailed?.(state, error instanceof Error ? error.message : String(error));
+      return;
+    }
+    const leaderBefore = partition.followerState?.leaderId;
+    await partition.applyState(state);
+    const leaderNow = partition.followerState?.leaderId;
+    if (leaderBefore !== undefined && leaderBefore !== leaderNow) this.#fetchers.get(leaderBefore)?.remove(partition);
+    if (leaderNow !== undefined) this.#fetcher(leaderNow).add(partition);
+  }
+
+  /** The topic is made here when the controller first names it. */
+  async #open(state: PartitionState, all: readonly PartitionState[]): Promise<Partition> {
+    const { logs, clock, config } = this.#options;
+    const { topic } = state;
+    if (!logs.topics.has(topic)) {
+      const partitions =
+        Math.max(...all.filter((other) => other.topic === topic).map(({ partition }) => partition)) + 1;
+      await logs
+        .createTopic(topic, partitions, this.#options.topicConfig(topic), state.topicId)
+        .catch((error: unknown) => {
+          // Another partition of the same topic was first.
+          if (!logs.topics.has(topic)) throw error;
+        });
+    }
+    const log = logs.partition(topic, state.partition);
+    if (log === undefined) throw new Error(`the directory of ${keyOf(state)} is gone`);
+    const partition = new Partition({
+      brokerId: this.brokerId,
+      brokerEpoch: () => this.#brokerEpoch,
+      log,
+      clock,
+      config: config.replica,
+      highWatermark: readHighWatermark(logs.state, log.topic, log.partition),
+      fetchBackoffMs: config.fetchBackoffMs,
+      brokers: () => this.#brokers,
+      events: {
+        alterPartition: (of, effect) => void this.#alterPartition(of, effect),
+        readyToAsk: (of) => {
+          const leaderId = of.followerState?.leaderId;
+          if (leaderId !== undefined) this.#fetchers.get(leaderId)?.pump();
+        },
+        truncated: (report) => this.#options.onTruncated?.(report),
+        failed: (of, reason) => this.#options.onFailed?.({ topic: of.topic, partition: of.partition }, reason),
+      },
+    });
+    this.#partitions.set(keyOf(state), partition);
+    return partition;
+  }
+
+  /** Asks the controller for another ISR. No answer is an answer too: it is not known whether the change was made. */
+  async #alterPartition(
+    partition: Partition,
+    effect: Extract<LeaderEffect, { type: "alterPartition" }>,
+  ): Promise<void> {
+    const { brokerId, controller, transport, config, clock } = this.#options;
+    const { topic, partition: number } = partition;
+    const { newIsr, leaderEpoch, partitionEpoch, proposal } = effect;
+    if (effect.retryAfterMs > 0) await new Promise<void>((resolve) => clock.setTimer(effect.retryAfterMs, resolve));
+    if (this.#isClosed) return;
+    const request = {
+      kind: "alterPartition",
+      brokerId,
+      brokerEpoch: this.#brokerEpoch,
+      topic,
+      partition: number,
+      leaderEpoch,
+      partitionEpoch,
+      newIsr,
+    } as const;
+    try {
+      const answer = await transport.request(controller, request, { timeoutMs: config.requestTimeoutMs });
+      partition.alterPartitionAnswered(proposal, answer);
+    } catch {
+      partition.alterPartitionAnswered(proposal, {
+        error: "NETWORK_EXCEPTION",
+        leaderEpoch: -1,
+        partitionEpoch: -1,
+        isr: [],
+      });
+    }
+  }
+
+  #fetcher(leaderId: number): LeaderFetcher {
+    const known = this.#fetchers.get(leaderId);
+    if (known !== undefined) return known;
+    const { brokerId, transport, clock, config } = this.#options;
+    const fetcher = new LeaderFetcher({
+      brokerId,
+      brokerEpoch: () => this.#brokerEpoch,
+      address: () => {
+        const broker = this.#brokers.get(leaderId);
+        return broker === undefined ? undefined : { nodeId: leaderId, host: broker.host, port: broker.port };
+      },
+      transport,
+      clock,
+      maxWaitMs: config.fetchMaxWaitMs,
+      minBytes: config.fetchMinBytes,
+      maxBytes: config.fetchMaxBytes,
+      partitionMaxBytes: config.fetchPartitionMaxBytes,
+      requestTimeoutMs: config.requestTimeoutMs,
+    });
+    if (this.#isPaused) fetcher.pause();
+    this.#fetchers.set(leaderId, fetcher);
+    return fetcher;
+  }
+
+  // ---- time ----------------------------------------------------------------------------------------------------------
+
+  async #checkpointHighWatermarks(sync: boolean): Promise<void> {
+    const puts = [...this.#partitions.values()].map(({ topic, partition, highWatermark }) => ({
+      key: highWatermarkKey(topic, partition),
+      value: encodeOffset(highWatermark),
+    }));
+    if (puts.length > 0) await this.#options.logs.state.commit(puts, { sync });
+  }
+
+  /** Runs `task` again and again until the close; one that fails is tried again at the next turn. */
+  #every(periodMs: number, task: () => Promise<void>): void {
+    if (this.#isClosed) return;
+    const timer = this.#options.clock.setTimer(periodMs, () => {
+      this.#timers.delete(timer);
+      void task()
+        .catch(() => undefined)
+        .then(() => this.#every(periodMs, task));
+    });
+    this.#timers.add(timer);
+  }
+
+  async #pause(): Promise<void> {
+    const { clock, config } = this.#options;
+    let timer: Timer | undefined;
+    await this.#unlessClosing(
+      new Promise<void>((resolve) => {
+        timer = clock.setTimer(config.retryBackoffMs, resolve);
+      }),
+    );
+    timer?.cancel();
+  }
+
+  /** The outcome, or `undefined` as soon as this manager closes; what comes later is dropped. */
+  async #unlessClosing<Result>(outcome: Promise<Result>): Promise<Result | undefined> {
+    const closing = this.#closing.wait();
+    try {
+      return await Promise.race([outcome, closing.promise.then(() => undefined)]);
+    } finally {
+      closing.cancel();
+      outcome.catch(() => undefined);
+    }
+  }
+}
+
+function highWatermarkKey(topic: string, partition: number): string {
+  return `high-watermark/${topic}-${partition}`;
+}
+
+function readHighWatermark(state: State, topic: string, partition: number): number {
+  const bytes = state.get(highWatermarkKey(topic, partition));
+  if (bytes?.length !== 8) return 0;
+  const view = new DataView(bytes.buffer, bytes.byteOffset, 8);
+  return parseOffset(view.getInt32(0) * 2 ** 32 + view.getUint32(4)) ?? 0;
+}
+
+function encodeOffset(offset: Offset): Uint8Array {
+  const bytes = new Uint8Array(8);
+  const view = new DataView(bytes.buffer);
+  view.setUint32(0, Math.floor(offset / 2 ** 32));
+  view.setUint32(4, offset % 2 ** 32);
+  return bytes;
+}
