@@ -5,6 +5,8 @@
  * `test/contract/` holds both to the text below. Paths are absolute or relative to the process, with `/` between parts.
  */
 
+import type { NetworkError } from "./network-error.ts";
+
 export interface Environment {
   readonly clock: Clock;
   readonly random: Random;
@@ -154,4 +156,71 @@ export interface WorkerPool {
   run<Name extends WorkerJobName>(name: Name, input: WorkerJobs[Name]["input"]): Promise<WorkerJobs[Name]["output"]>;
   /** Waits for jobs in flight. Idempotent; later calls reject with WorkerError CLOSED. */
   close(): Promise<void>;
+}
+
+export interface NetworkAddress {
+  /** A name or an IP address. */
+  readonly host: string;
+  /** 0 where one listens: any free port. */
+  readonly port: number;
+}
+
+/**
+ * Streams between processes. Not a part of `Environment`: only what talks to peers is given one.
+ */
+export interface Network {
+  /**
+   * Accepts streams until closed. `onStream` is called with each new one and calls its `start` at once, or later.
+   * @param address `host` default 127.0.0.1: nothing is open to other machines unless told so
+   * @throws NetworkError EADDRINUSE, EADDRNOTAVAIL, EACCES, EHOSTUNREACH (no such host), EMFILE, EIO
+   */
+  listen(
+    address: { readonly host?: string; readonly port: number },
+    onStream: (stream: ByteStream) => void,
+  ): Promise<NetworkListener>;
+  /** @throws NetworkError ECONNREFUSED, ETIMEDOUT (also after `timeoutMs`), EHOSTUNREACH, ECONNRESET, EMFILE, EIO */
+  connect(address: NetworkAddress, options: { readonly timeoutMs: number }): Promise<ByteStream>;
+}
+
+export interface NetworkListener {
+  readonly host: string;
+  /** The real one, also when any was asked for. */
+  readonly port: number;
+  /** No new streams, and the port is free once this resolves. Streams accepted before stay. Idempotent. */
+  close(): Promise<void>;
+}
+
+export interface StreamHandlers {
+  /** Bytes in the order in which they were written, cut anywhere, at least one. Their memory is the receiver's to keep. */
+  onData(chunk: Uint8Array): void;
+  /**
+   * The stream is over, both ways. Called once, after the last `onData`, and not after the stream's own `destroy`.
+   * @param error undefined when the other end has closed: no more comes, though not all that it wrote need have arrived
+   */
+  onEnd(error: NetworkError | undefined): void;
+}
+
+/**
+ * An ordered stream of bytes, both ways, over one connection: TCP or a model of it. What has been written may be lost without a sign, when
+ * the other end dies; a half-open stream (the machine over there is gone) looks like a silent one.
+ */
+export interface ByteStream {
+  /** `host:port` of the other end. */
+  readonly remote: string;
+  /** Sets the handlers, once; nothing is delivered before. */
+  start(handlers: StreamHandlers): void;
+  /**
+   * Sends the parts in order, behind those of earlier calls. Their memory is handed over: it is not changed afterwards.
+   *
+   * Resolves when there is room for more, which says nothing of their arrival. A writer that waits for it holds little memory when the reader
+   * is slow; one that does not wait queues without a bound.
+   * @throws NetworkError ECONNRESET when the stream is over, CLOSED after `destroy`; then some of the parts may have arrived
+   */
+  write(parts: readonly Uint8Array[]): Promise<void>;
+  /** No `onData` and no `onEnd` until `resume`; the other end's writes run out of room. Idempotent. */
+  pause(): void;
+  /** Idempotent. */
+  resume(): void;
+  /** Ends both directions. What was not sent is lost. No handler is called any more. Idempotent. */
+  destroy(): void;
 }

@@ -1,13 +1,18 @@
 export type {
+  ByteStream,
   Clock,
   Environment,
   FileHandle,
   FileLock,
   FileSystem,
+  Network,
+  NetworkAddress,
+  NetworkListener,
   OpenMode,
   Random,
   State,
   StatePut,
+  StreamHandlers,
   Timer,
   WorkerJobName,
   WorkerJobs,
@@ -17,6 +22,8 @@ export { FileError, WorkerError } from "./errors.ts";
 export type { FileErrorCode, FileOperation, WorkerErrorCode } from "./errors.ts";
 export { directoryOf, joinPath, readFileIfPresent, readFully, writeFileAtomically, writeFully } from "./file-io.ts";
 export { fail, InvariantError } from "./invariant.ts";
+export { NetworkError } from "./network-error.ts";
+export type { NetworkErrorCode, NetworkOperation } from "./network-error.ts";
 export { LEADER_EPOCH_MAX, parseLeaderEpoch, parseOffset, toLeaderEpoch, toOffset } from "./offset.ts";
 export type { LeaderEpoch, Offset } from "./offset.ts";
 export { decodeUtf8, encodeUtf8, parseUtf8 } from "./text.ts";
