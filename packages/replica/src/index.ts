@@ -17,3 +17,11 @@ export { ALTER_PARTITION_RETRY_MS_MAX, ALTER_PARTITION_RETRY_MS_MIN, canLead, Le
 export type { LeaderEffect, LeaderInput, LeaderLogEnds, LeaderStart, ReplicaConfig } from "./leader-state.ts";
 export { NEVER_MS } from "./replica-state.ts";
 export type { RemoteReplicaView, ReplicaFetch } from "./replica-state.ts";
+export { AppointedController, SESSION_TIMEOUT_MS } from "./controller/appointed-controller.ts";
+export type { AppointedControllerOptions } from "./controller/appointed-controller.ts";
+export type { ControllerState, RegisteredBroker } from "./controller/controller-state.ts";
+export { Partition } from "./partition.ts";
+export type { Fetcher, PartitionEvents, PartitionOptions, TruncationReport } from "./partition.ts";
+export { DEFAULT_REPLICA_MANAGER_CONFIG, ReplicaManager } from "./replica-manager.ts";
+export type { ReplicaManagerConfig, ReplicaManagerOptions } from "./replica-manager.ts";
+export type { ReplicaDescription } from "./replica-description.ts";

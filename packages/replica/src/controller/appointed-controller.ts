@@ -1,0 +1,247 @@
+import { decodeUtf8, encodeUtf8, joinPath, readFileIfPresent, writeFileAtomically } from "@tidemark/base";
+import type { Clock, FileSystem, Timer } from "@tidemark/base";
+import type {
+  ClusterStateRequest,
+  ClusterStateResponse,
+  PartitionName,
+  PeerRequest,
+  PeerResponse,
+} from "@tidemark/wire";
+import { WakeSignal } from "../wake-signal.ts";
+import {
+  alterPartition,
+  createTopic,
+  electUncleanly,
+  EMPTY_CONTROLLER_STATE,
+  fence,
+  register,
+  unfence,
+} from "./controller-state.ts";
+import type { ControllerState, ControllerStep } from "./controller-state.ts";
+
+/** A broker that was not heard of for so long counts as gone. Kafka: broker.session.timeout.ms. */
+export const SESSION_TIMEOUT_MS = 9000;
+
+/** Longest time that a question for the cluster's state is parked, whatever was asked for. */
+const CLUSTER_STATE_WAIT_MS_MAX = 30_000;
+
+const STATE_FILE = "controller-state.json";
+const STATE_VERSION = 1;
+
+export interface AppointedControllerOptions {
+  readonly files: FileSystem;
+  readonly clock: Clock;
+  /** Where the state is kept; made if absent. */
+  readonly directory: string;
+  readonly sessionTimeoutMs?: number;
+}
+
+/**
+ * The controller behind the port until a quorum elects one: a single process, appointed, which alone elects and changes ISRs.
+ *
+ * Every change is on the disk before anybody is told of it, one after another. What it does not know after a restart, who of the
+ * brokers lives, it finds out by their silence.
+ */
+export class AppointedController {
+  readonly #options: AppointedControllerOptions;
+  readonly #changed = new WakeSignal();
+  readonly #lastHeardMs = new Map<number, number>();
+  readonly #sessionTimeoutMs: number;
+  #state: ControllerState;
+  #changes: Promise<unknown> = Promise.resolve();
+  #failure: unknown;
+  #timer: Timer | undefined;
+  #isClosed = false;
+
+  private constructor(options: AppointedControllerOptions, state: ControllerState) {
+    this.#options = options;
+    this.#state = state;
+    this.#sessionTimeoutMs = options.sessionTimeoutMs ?? SESSION_TIMEOUT_MS;
+    const nowMs = options.clock.monotonicMs();
+    for (const { brokerId } of state.brokers) this.#lastHeardMs.set(brokerId, nowMs);
+    this.#watch();
+  }
+
+  /** @throws FileError; Error when the file is not one of ours: a controller that forgot must not guess */
+  static async open(options: AppointedControllerOptions): Promise<AppointedController> {
+    await options.files.makeDirectory(options.directory);
+    const bytes = await readFileIfPresent(options.files, joinPath(options.directory, STATE_FILE));
+    return new AppointedController(
+      options,
+      bytes === undefined ? EMPTY_CONTROLLER_STATE : decodeState(bytes, options.directory),
+    );
+  }
+
+  get state(): ControllerState {
+    return this.#state;
+  }
+
+  /** Answers a broker; never rejects. */
+  async handle(request: PeerRequest): Promise<PeerResponse> {
+    switch (request.kind) {
+      case "register": {
+        const answer = await this.#change((state) => register(state, request));
+        if (answer === undefined) return { kind: "register", error: "NOT_CONTROLLER", brokerEpoch: -1 };
+        this.#heard(request.brokerId);
+        return answer;
+      }
+      case "alterPartition": {
+        const answer = await this.#change((state) => alterPartition(state, request));
+        return (
+          answer ?? { kind: "alterPartition", error: "NOT_CONTROLLER", leaderEpoch: -1, partitionEpoch: -1, isr: [] }
+        );
+      }
+      case "clusterState":
+        return this.#clusterState(request);
+      case "describe":
+        return { kind: "describe", error: "NONE", json: JSON.stringify(this.#state) };
+      case "produce":
+        return {
+          kind: "produce",
+          partitions: request.partitions.map(({ topic, partition }) => ({
+            topic,
+            partition,
+            error: "NOT_LEADER_OR_FOLLOWER",
+            baseOffset: -1,
+            lastOffset: -1,
+            leaderId: -1,
+            leaderEpoch: -1,
+          })),
+        };
+      case "fetch":
+        return { kind: "fetch", partitions: [] };
+      case "offsetsForLeaderEpoch":
+        return { kind: "offsetsForLeaderEpoch", partitions: [] };
+      default:
+        return request satisfies never;
+    }
+  }
+
+  /**
+   * Makes a topic; its first leaders are elected as soon as a replica is registered.
+   * @throws Error when the topic exists or the change could not be written
+   */
+  async createTopic(topic: {
+    readonly name: string;
+    readonly topicId: string;
+    readonly assignments: readonly (readonly number[])[];
+  }): Promise<void> {
+    const isNew = await this.#change((state) => {
+      if (state.partitions.some((partition) => partition.topic === topic.name)) return { state, answer: false };
+      return { state: createTopic(state, topic), answer: true };
+    });
+    if (isNew !== true)
+      throw new Error(isNew === false ? `topic "${topic.name}" exists` : "the controller has failed", {
+        cause: this.#failure,
+      });
+  }
+
+  /** The owner knows that a broker's process ended: it is fenced at once, and others are elected. */
+  async brokerDied(brokerId: number): Promise<void> {
+    await this.#change((state) => ({ state: fence(state, brokerId), answer: undefined }));
+  }
+
+  /** Gives a partition that waits for a lost ISR a leader by explicit choice: records that it lacks are lost. */
+  async electUncleanly(name: PartitionName, brokerId: number): Promise<void> {
+    await this.#change((state) => ({ state: electUncleanly(state, name, brokerId), answer: undefined }));
+  }
+
+  /** Resolves when the state has changed since the call. */
+  whenChanged(): { readonly promise: Promise<void>; cancel(): void } {
+    return this.#changed.wait();
+  }
+
+  async close(): Promise<void> {
+    this.#isClosed = true;
+    this.#timer?.cancel();
+    this.#changed.wake();
+    await this.#changes;
+  }
+
+  /** What is new since the number that the broker has; waits for something new. Counts as a sign of life. */
+  async #clusterState(request: ClusterStateRequest): Promise<ClusterStateResponse> {
+    const { clock } = this.#options;
+    const deadlineMs = clock.monotonicMs() + Math.min(request.maxWaitMs, CLUSTER_STATE_WAIT_MS_MAX);
+    for (;;) {
+      const broker = this.#state.brokers.find(({ brokerId }) => brokerId === request.brokerId);
+      if (broker?.brokerEpoch !== request.brokerEpoch)
+        return { kind: "clusterState", error: "STALE_BROKER_EPOCH", number: -1, brokers: [], partitions: [] };
+      this.#heard(request.brokerId);
+      if (broker.isFenced)
+        await this.#change((state) => ({ state: unfence(state, request.brokerId), answer: undefined }));
+      const { number, brokers, partitions } = this.#state;
+      const remainingMs = deadlineMs - clock.monotonicMs();
+      if (number > request.afterNumber || remainingMs <= 0 || this.#isClosed) {
+        return {
+          kind: "clusterState",
+          error: "NONE",
+          number,
+          brokers: brokers.map(({ brokerId, brokerEpoch, host, port, isFenced }) => ({
+            brokerId,
+            brokerEpoch,
+            host,
+            port,
+            isFenced,
+          })),
+          partitions: partitions.filter((partition) => partition.number > request.afterNumber),
+        };
+      }
+      const change = this.#changed.wait();
+      const timer = clock.setTimer(remainingMs, () => change.cancel());
+      await change.promise;
+      timer.cancel();
+    }
+  }
+
+  /**
+   * Changes run one after another; each is on the disk before it counts. One that cannot be written ends this controller: it
+   * would tell of what it may not remember.
+   * @returns `undefined` when the controller has failed
+   */
+  #change<Answer>(step: (state: ControllerState) => ControllerStep<Answer>): Promise<Answer | undefined> {
+    const run = this.#changes.then(async () => {
+      if (this.#failure !== undefined || this.#isClosed) return undefined;
+      const { state, answer } = step(this.#state);
+      if (state !== this.#state) {
+        await writeFileAtomically(
+          this.#options.files,
+          joinPath(this.#options.directory, STATE_FILE),
+          encodeState(state),
+        );
+        this.#state = state;
+        this.#changed.wake();
+      }
+      return answer;
+    });
+    this.#changes = run.catch((error: unknown) => {
+      this.#failure = error;
+    });
+    return run.catch(() => undefined);
+  }
+
+  #heard(brokerId: number): void {
+    this.#lastHeardMs.set(brokerId, this.#options.clock.monotonicMs());
+  }
+
+  /** Fences brokers that are silent. */
+  #watch(): void {
+    this.#timer = this.#options.clock.setTimer(this.#sessionTimeoutMs / 4, () => {
+      const silentSinceMs = this.#options.clock.monotonicMs() - this.#sessionTimeoutMs;
+      for (const { brokerId, isFenced } of this.#state.brokers) {
+        if (!isFenced && (this.#lastHeardMs.get(brokerId) ?? 0) < silentSinceMs) void this.brokerDied(brokerId);
+      }
+      if (!this.#isClosed) this.#watch();
+    });
+  }
+}
+
+function encodeState(state: ControllerState): Uint8Array {
+  return encodeUtf8(`${JSON.stringify({ version: STATE_VERSION, state }, undefined, 1)}\n`);
+}
+
+function decodeState(bytes: Uint8Array, directory: string): ControllerState {
+  const content = JSON.parse(decodeUtf8(bytes)) as { version?: unknown; state?: ControllerState };
+  if (content.version !== STATE_VERSION || content.state === undefined)
+    throw new Error(`${joinPath(directory, STATE_FILE)} is not a controller's state of version ${STATE_VERSION}`);
+  return content.state;
+}
