@@ -1,5 +1,5 @@
 import { execFile } from "node:child_process";
-import { mkdir, readdir, readFile, stat, writeFile } from "node:fs/promises";
+import { appendFile, mkdir, readdir, readFile, stat, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { promisify } from "node:util";
 
@@ -179,6 +179,95 @@ describe("tidemark demo", () => {
   });
 });
 
+describe("a demo whose engine does wrong is not OK: verdict failed, exit code 1, the files are kept", () => {
+  /** Runs the demo with `code` at work in the ingesting processes; `send` there is the original of `process.send`. */
+  async function demoWith(code: string) {
+    await using directory = await temporaryDirectory();
+    const preload = join(directory.path, "misbehave.mjs");
+    const body = `import { appendFileSync, readdirSync, readFileSync, truncateSync, statSync, unlinkSync, writeFileSync } from "node:fs";
+      const task = process.argv[2] === "demo-ingest" ? JSON.parse(process.argv[3]) : undefined;
+      const partition = task && task.directory + "/log/lines-0/";
+      const segments = () => readdirSync(partition).filter((name) => name.endsWith(".log")).sort().map((name) => partition + name);
+      if (task !== undefined) {
+        const send = process.send.bind(process);
+        process.send = (message, ...rest) => { ${code}; return send(message, ...rest); };
+      }`;
+    await writeFile(preload, body);
+    await writeFile(
+      join(directory.path, "input"),
+      Array.from({ length: 3000 }, (_unused, index) => `line ${index}\n`).join(""),
+    );
+    const args = ["--segment-bytes", "8192", "--seed", "3", "--report", join(directory.path, "report.json")];
+    const result = await runCommand(["demo", "--input", join(directory.path, "input"), ...args], {
+      env: { TMPDIR: directory.path },
+      imports: [preload],
+    });
+    expect(result).toMatchObject({ exitCode: 1, stderr: "" });
+    expect(result.stdout.toString("utf8")).toMatch(/^FAILED: [\d,]+ problem/mu);
+    const report = JSON.parse(await readFile(join(directory.path, "report.json"), "utf8")) as DemoReport;
+    expect(report.verdict).toBe("failed");
+    expect(report.problemCount).toBeGreaterThan(0);
+    expect((await readdir(directory.path)).filter((name) => name.startsWith("tidemark-demo-"))).toHaveLength(1);
+    return report.problems.join("\n");
+  }
+
+  test("it acknowledges more than it has", async () => {
+    const problems = await demoWith('if (message.type === "acknowledged") message = { ...message, count: 2999 }');
+    expect(problems).toMatch(/kill 1: 2999 records were acknowledged, the recovered log ends at \d+/u);
+  });
+
+  test("a bit of its files flips", async () => {
+    const problems = await demoWith(`if (message.type === "closed") {
+      const path = segments()[1];
+      const bytes = readFileSync(path);
+      bytes[bytes.length - 1] ^= 1;
+      writeFileSync(path, bytes);
+    }`);
+    expect(problems).toContain("wrong CRC");
+  });
+
+  test("its last bytes are lost", async () => {
+    const problems = await demoWith(
+      'if (message.type === "closed") { const path = segments().at(-1); truncateSync(path, statSync(path).size - 1); }',
+    );
+    expect(problems).toContain("are no whole batch");
+  });
+
+  test("a segment is lost", async () => {
+    const problems = await demoWith('if (message.type === "closed") unlinkSync(segments()[2])');
+    expect(problems).toContain("begins where offset");
+  });
+
+  test("its last segment is there twice", async () => {
+    const problems = await demoWith(
+      'if (message.type === "closed") { const path = segments().at(-1); appendFileSync(path, readFileSync(path)); }',
+    );
+    expect(problems).toMatch(/base offset \d+, expected 3000/u);
+  });
+
+  test("an index entry points elsewhere", async () => {
+    const problems = await demoWith(`if (message.type === "closed") {
+      const path = segments().map((name) => name.replace(/log$/, "index")).find((name) => statSync(name).size > 0);
+      const bytes = readFileSync(path);
+      bytes[7] ^= 1;
+      writeFileSync(path, bytes);
+    }`);
+    expect(problems).toContain(".index");
+  });
+
+  test("the process dies on its own", async () => {
+    await using directory = await temporaryDirectory();
+    const preload = join(directory.path, "misbehave.mjs");
+    await writeFile(preload, 'if (process.argv[2] === "demo-ingest") setTimeout(() => process.abort(), 300);');
+    await writeFile(join(directory.path, "input"), "line\n".repeat(2_000_000));
+    const result = await runCommand(["demo", "--input", join(directory.path, "input"), "--seed", "3"], {
+      imports: [preload],
+    });
+    expect(result.exitCode).toBe(1);
+    expect(result.stderr).toMatch(/^tidemark: the ingesting process ended on its own \(signal SIGABRT\).*\n$/u);
+  });
+});
+
 describe("what tidemark demo leaves behind", () => {
   test("a directory that holds anything else is refused and not touched", async () => {
     await using directory = await temporaryDirectory();
@@ -262,6 +351,15 @@ describe("what tidemark demo leaves behind", () => {
     }
     command.child.kill("SIGINT");
     expect((await command.done).exitCode).toBe(130);
+  });
+
+  test("an input that changes meanwhile is told, whatever the log holds", async () => {
+    await using directory = await temporaryDirectory();
+    const input = await manyLines(directory.path);
+    const command = startCommand(["demo", "--input", input, "--directory", join(directory.path, "work")]);
+    await command.waitFor(/killed/u);
+    await appendFile(input, "one more\n");
+    expect(oneLineOf(await command.done)).toContain("changed while the demo was reading it");
   });
 
   /** Enough lines that the demo does not end while a test looks at it. */

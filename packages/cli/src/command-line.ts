@@ -2,18 +2,16 @@ import { randomInt } from "node:crypto";
 
 import { cac, type CAC } from "cac";
 
-import { appendLines } from "./append.ts";
 import { flagOption, integerOption, parseInteger, protectValues, type RawOptions, textOption } from "./arguments.ts";
-import { runIngest } from "./demo/ingest.ts";
+import { DEFAULT_SEGMENT_BYTES, SEGMENT_BYTES_MIN } from "./demo/demo-options.ts";
 import { INGEST_COMMAND, type IngestTask } from "./demo/messages.ts";
-import { DEFAULT_SEGMENT_BYTES, runDemo, SEGMENT_BYTES_MIN } from "./demo/run-demo.ts";
-import { dumpFiles } from "./dump.ts";
 import { CommandError, describeError, EXIT_CANNOT, EXIT_OK, Interrupted } from "./errors.ts";
-import { FETCH_FORMATS, fetchRecords, type FetchFormat, type FetchFrom } from "./fetch.ts";
+import { FETCH_FORMATS, type FetchFormat, type FetchFrom } from "./fetch-options.ts";
 import { interruptible } from "./interrupt.ts";
 import { printLine } from "./terminal.ts";
-import { verify } from "./verify.ts";
 import { VERSION } from "./version.ts";
+
+// Each command is loaded when it runs: most need no engine, whose parts take a while to load.
 
 const DEFAULT_DIRECTORY = "./data";
 const OFFSET_RANGE = { min: 0, max: Number.MAX_SAFE_INTEGER };
@@ -32,7 +30,10 @@ export async function runCommandLine(args: readonly string[]): Promise<number> {
   if (process.env["TIDEMARK_DEBUG"] !== "1") console.error = () => {};
   try {
     const [first, task] = args;
-    if (first === INGEST_COMMAND) return await runIngest(JSON.parse(task ?? "null") as IngestTask);
+    if (first === INGEST_COMMAND) {
+      const { runIngest } = await import("./demo/ingest.ts");
+      return await runIngest(JSON.parse(task ?? "null") as IngestTask);
+    }
     return await interruptible((signal) => dispatch(args, signal));
   } catch (error) {
     if (error instanceof Interrupted) return error.exitCode;
@@ -87,8 +88,9 @@ function defineCommands(signal: AbortSignal): CAC {
     .option("--report <file>", "Write verdict and figures as JSON")
     .option("--seed <number>", "Decides at which acknowledged counts to kill (default: random, printed)")
     .option("--segment-bytes <bytes>", `Size of a segment (default: ${DEFAULT_SEGMENT_BYTES})`)
-    .action((options: RawOptions) =>
-      runDemo(
+    .action(async (options: RawOptions) => {
+      const { runDemo } = await import("./demo/run-demo.ts");
+      return runDemo(
         {
           inputPath: textOption(options, "input"),
           directory: textOption(options, "directory"),
@@ -99,8 +101,8 @@ function defineCommands(signal: AbortSignal): CAC {
             integerOption(options, "segmentBytes", { min: SEGMENT_BYTES_MIN, max: 2 ** 30 }) ?? DEFAULT_SEGMENT_BYTES,
         },
         signal,
-      ),
-    );
+      );
+    });
 
   cli
     .command("append <topic>", "Append lines of a file or of standard input, one record each")
@@ -108,8 +110,9 @@ function defineCommands(signal: AbortSignal): CAC {
     .option("--file <file>", "Read lines from here (default: standard input)")
     .option("--key-separator <text>", "What stands before the first of these in a line is the record's key")
     .option("--partition <number>", "Append to this partition (default: by key)")
-    .action((topic: string, options: RawOptions) =>
-      appendLines(
+    .action(async (topic: string, options: RawOptions) => {
+      const { appendLines } = await import("./append.ts");
+      return appendLines(
         {
           topic,
           directory: textOption(options, "directory") ?? DEFAULT_DIRECTORY,
@@ -118,8 +121,8 @@ function defineCommands(signal: AbortSignal): CAC {
           partition: integerOption(options, "partition", PARTITION_RANGE),
         },
         signal,
-      ),
-    );
+      );
+    });
 
   cli
     .command("fetch <topic>", "Print records")
@@ -129,8 +132,9 @@ function defineCommands(signal: AbortSignal): CAC {
     .option("--max-records <count>", "Stop after so many records")
     .option("--follow", "Wait for more records at the end of the log")
     .option("--format <format>", "value: the bytes and a line break; json; hex (default: value)")
-    .action((topic: string, options: RawOptions) =>
-      fetchRecords(
+    .action(async (topic: string, options: RawOptions) => {
+      const { fetchRecords } = await import("./fetch.ts");
+      return fetchRecords(
         {
           topic,
           directory: textOption(options, "directory") ?? DEFAULT_DIRECTORY,
@@ -141,17 +145,21 @@ function defineCommands(signal: AbortSignal): CAC {
           format: formatOption(options),
         },
         signal,
-      ),
-    );
+      );
+    });
 
   cli
     .command("dump <...files>", "Print batches of a .log file, entries of an .index, lines of a checkpoint")
     .option("--records", "Also each record of a .log file")
-    .action((files: string[], options: RawOptions) => dumpFiles(files, { records: flagOption(options, "records") }));
+    .action(async (files: string[], options: RawOptions) => {
+      const { dumpFiles } = await import("./dump.ts");
+      return dumpFiles(files, { records: flagOption(options, "records") });
+    });
 
-  cli
-    .command("verify <dir>", "Check every file of a log directory; never writes")
-    .action((path: string) => verify(path, signal));
+  cli.command("verify <dir>", "Check every file of a log directory; never writes").action(async (path: string) => {
+    const { verify } = await import("./verify.ts");
+    return verify(path, signal);
+  });
 
   cli.help();
   cli.globalCommand.option("-v, --version", "Display the version");

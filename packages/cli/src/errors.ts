@@ -1,5 +1,4 @@
 import { FileError } from "@tidemark/base";
-import { TidemarkError } from "@tidemark/server";
 
 /** Exit codes of the command. */
 export const EXIT_OK = 0;
@@ -62,8 +61,9 @@ export function describeError(error: unknown): string {
 function systemErrorOf(error: unknown): string | undefined {
   for (let cause = error, depth = 0; cause instanceof Error && depth < 8; cause = cause.cause, depth += 1) {
     if (cause instanceof CommandError) return cause.message;
-    // Its message is written for people, but for those who go on with the log: not for a command that ends here.
-    if (cause instanceof TidemarkError && !hasCode(cause, "ENOSPC")) return cause.message;
+    // By name, so that commands without an engine need not load one. Its message is written for people, but for those who go
+    // on with the log: of a full disk it says more than a command that ends here can keep.
+    if (cause.name === "TidemarkError" && !hasCode(cause, "ENOSPC")) return cause.message;
     const { code, path } = cause as { code?: unknown; path?: unknown };
     const meaning = typeof code === "string" ? WHAT_CODES_MEAN[code] : undefined;
     if (meaning === undefined) continue;

@@ -2,23 +2,10 @@ import { parseUtf8 } from "@tidemark/base";
 import { Tidemark, type FetchedRecord } from "@tidemark/server";
 
 import { EXIT_OK } from "./errors.ts";
+import type { FetchCommandOptions, FetchFormat } from "./fetch-options.ts";
 import { toHex } from "./format.ts";
 import { Output } from "./output.ts";
 import { requireTopic } from "./topic-directory.ts";
-
-export const FETCH_FORMATS = ["value", "json", "hex"] as const;
-export type FetchFormat = (typeof FETCH_FORMATS)[number];
-export type FetchFrom = "earliest" | "latest" | number;
-
-export interface FetchCommandOptions {
-  readonly topic: string;
-  readonly directory: string;
-  readonly partition: number;
-  readonly from: FetchFrom;
-  readonly maxRecords: number | undefined;
-  readonly follow: boolean;
-  readonly format: FetchFormat;
-}
 
 const KEEP_ALIVE_MS = 60_000;
 const NEWLINE = Uint8Array.of(0x0a);

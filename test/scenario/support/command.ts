@@ -18,6 +18,8 @@ export interface CommandResult {
 export interface CommandOptions {
   readonly stdin?: string | Uint8Array | undefined;
   readonly env?: Readonly<Record<string, string>> | undefined;
+  /** Modules to load first, in the command and in the processes that it starts: to make them misbehave. */
+  readonly imports?: readonly string[] | undefined;
   /** Run as this user; needs to be root. */
   readonly uid?: number | undefined;
   /** Lead a process group of its own, which a test can then signal as a terminal does. */
@@ -39,7 +41,9 @@ export interface RunningCommand {
  * Starts the `tidemark` command from its sources, as one process of ours (the `tsx` program would be two).
  */
 export function startCommand(args: readonly string[], options: CommandOptions = {}): RunningCommand {
-  const child = spawn(process.execPath, ["--import", "tsx", "--conditions=tidemark-source", MAIN, ...args], {
+  const imports = (options.imports ?? []).flatMap((path) => ["--import", path]);
+  const flags = ["--import", "tsx", "--conditions=tidemark-source", ...imports];
+  const child = spawn(process.execPath, [...flags, MAIN, ...args], {
     cwd: ROOT,
     env: { ...process.env, NODE_OPTIONS: "", TIDEMARK_DEBUG: "", ...options.env },
     stdio: ["pipe", options.stdout ?? "pipe", "pipe"],

@@ -10,6 +10,7 @@ import { Progress } from "../terminal.ts";
 import { problemsOfDirectory } from "../verify.ts";
 import { VERSION } from "../version.ts";
 import { type DemoDirectory, prepareDemoDirectory } from "./demo-directory.ts";
+import { type DemoOptions, LINE_BYTES_MAX } from "./demo-options.ts";
 import { type IngestRun, runIngestProcess } from "./ingest-process.ts";
 import { findInput, identifyInput, inputChunks, inputName, type InputSource, topicOf } from "./input.ts";
 import { KILL_COUNT, planKills, type PlannedKill } from "./kill-plan.ts";
@@ -17,26 +18,13 @@ import type { IngestTask, OpenedMessage, PartitionOffsets } from "./messages.ts"
 import { type DemoReport, describeRecovery, type KillFigures, printLabelled, printReport } from "./report.ts";
 import { type RecordsVerdict, verifyRecords } from "./verify-records.ts";
 
-/** The longest line that the demo's topic takes, unless smaller segments make it shorter: 1.5 MiB. */
-export const LINE_BYTES_MAX = 1.5 * 1024 * 1024;
-export const DEFAULT_SEGMENT_BYTES = 2 * 1024 * 1024;
 /** What a batch of one record without key and headers takes at most beyond its value: 61 + 21 bytes and their lengths. */
 const BATCH_OVERHEAD_BYTES = 128;
-export const SEGMENT_BYTES_MIN = 4096;
 
 /** Records and bytes of one append, at most; and into how many appends an input is cut at least, if it has the records. */
 const APPEND_RECORDS_MAX = 4000;
 const APPEND_BYTES_MAX = 128 * 1024;
-const APPENDS_WANTED = 200;
-
-export interface DemoOptions {
-  readonly inputPath: string | undefined;
-  readonly directory: string | undefined;
-  readonly keep: boolean;
-  readonly reportPath: string | undefined;
-  readonly seed: number;
-  readonly segmentBytes: number;
-}
+const APPENDS_WANTED = 100;
 
 /**
  * The demo: ingests the input in a process of its own, kills it twice, reopens, and proves from the files that nothing that

@@ -110,12 +110,16 @@ describe("verification of a partition's files against the input", () => {
 
   test("a missing last record is found", async () => {
     await write(SECOND, batch(4, LINES.slice(4, 5), 1));
-    expect((await verdictOn()).problems).toEqual(["1 of 6 lines are not in the log, the first is line 6"]);
+    expect((await verdictOn()).problems).toEqual(["1 of 6 lines are not in the log, it ends before line 6"]);
   });
 
-  test("a missing segment is found", async () => {
+  test("a missing segment is found, and the records behind it are still compared with their own lines", async () => {
     await rm(join(directory, FIRST));
-    expect((await verdictOn()).problems[0]).toBe("00000000000000000004.log: begins where offset 0 was expected");
+    expect((await verdictOn()).problems).toEqual([
+      "00000000000000000004.log: begins where offset 0 was expected",
+      "00000000000000000004.log at byte 0: base offset 4, expected 0",
+      "4 of 6 lines are not in the log",
+    ]);
   });
 
   test("a gap in the offsets is found", async () => {
