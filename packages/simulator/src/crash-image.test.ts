@@ -137,13 +137,19 @@ test("any-subset keeps a later write of a file without an earlier one", async ()
   expect(outcomes(disk, "any-subset", "/d/a")).toEqual(["", "02", "1", "12"]);
 });
 
-test("block-subset loses and mangles single sectors of one write", async () => {
+test("block-subset loses and damages single sectors of one write", async () => {
   const disk = await diskWith({ a: "........" });
   await write(disk, "/d/a", "ABCDEFGH");
-  const images = (manglesSectors: boolean) =>
-    [...disk.enumerateCrashImages("block-subset", { sectorBytes: 4, manglesSectors })].map((i) => textOf(i, "/d/a"));
-  expect(images(false).sort()).toEqual(["........", "....EFGH", "ABCD....", "ABCDEFGH"]);
-  expect(images(true)).toHaveLength(9);
+  const texts = (sectorDamage: "none" | "torn" | "garbage") =>
+    [...disk.enumerateCrashImages("block-subset", { sectorBytes: 4, sectorDamage })].map((i) => textOf(i, "/d/a"));
+  const whole = ["........", "....EFGH", "ABCD....", "ABCDEFGH"];
+  expect(texts("none").sort()).toEqual(whole);
+  const torn = texts("torn");
+  expect(torn).toHaveLength(9);
+  for (const text of torn) expect(text).toMatch(/^A?B?C?D?\.{0,4}E?F?G?H?\.{0,4}$/);
+  const garbage = texts("garbage");
+  expect(garbage).toEqual(expect.arrayContaining(whole));
+  expect(garbage).toHaveLength(9);
 });
 
 test("torn-write cuts the last write at every byte, short or filled with zeros", async () => {

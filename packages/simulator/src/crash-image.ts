@@ -11,7 +11,7 @@ import { DiskImage } from "./volume.ts";
  * - `ordered-prefix`: one cut through all operations; what came before it survives.
  * - `per-file-prefix`: a prefix for each file and for each directory, on their own.
  * - `any-subset`: each operation survives or not.
- * - `block-subset`: as `any-subset`, writes cut into sectors; a sector survives, is lost, or is mangled (a good left part, then garbage).
+ * - `block-subset`: as `any-subset`, writes cut into sectors; a sector survives, is lost, or is damaged as `sectorDamage` says.
  * - `torn-write`: the last write, if it is the last operation, is cut at some byte, short or filled up with zeros; the others all
  *   survive or are all lost.
  * - `size-before-data`: of each file a prefix survives, and its size from a longer one: the difference reads as zeros.
@@ -34,8 +34,11 @@ export interface EnumerationLimits {
   readonly outcomesMax?: number;
   /** For `block-subset`. Default 512. */
   readonly sectorBytes?: number;
-  /** Whether `block-subset` also mangles sectors. Default true. */
-  readonly manglesSectors?: boolean;
+  /**
+   * What may also become of a sector in `block-subset`: only a left part of it survives (`torn`), or behind that part comes
+   * garbage, which no port promises to spare anybody but which disks have been seen to do (`garbage`). Default `torn`.
+   */
+  readonly sectorDamage?: "none" | "torn" | "garbage";
   /** Cuts of a torn write: every byte if there are no more, else the borders below and a seeded sample. Default: every byte. */
   readonly tornCutsMax?: number;
   /** Positions in a write that are always among the cuts: borders of the format. */
@@ -84,7 +87,7 @@ function resolveLimits(limits: EnumerationLimits): ResolvedLimits {
   return {
     outcomesMax: limits.outcomesMax ?? OUTCOMES_MAX_DEFAULT,
     sectorBytes: limits.sectorBytes ?? SECTOR_BYTES_DEFAULT,
-    manglesSectors: limits.manglesSectors ?? true,
+    sectorDamage: limits.sectorDamage ?? "torn",
     tornCutsMax: limits.tornCutsMax ?? Number.POSITIVE_INFINITY,
     tornBorders: limits.tornBorders ?? [],
     seed: limits.seed ?? 0,

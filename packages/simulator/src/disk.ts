@@ -8,7 +8,7 @@ import { DiskCore } from "./disk-core.ts";
 import type { DiskLimits } from "./disk-core.ts";
 import type { DiskFault, InjectedFault } from "./fault.ts";
 import { SimulatedFileHandle } from "./file-handle.ts";
-import { bootFrom, liveImage, OperationLog } from "./operation-log.ts";
+import { bootFrom, OperationLog } from "./operation-log.ts";
 import type { CrashPoint } from "./operation-log.ts";
 import type { Inode, Operation } from "./operation.ts";
 import { isWithin, locate, locateDirectory, partsOf } from "./path.ts";
@@ -79,7 +79,7 @@ export class SimulatedDisk implements FileSystem {
 
   /** What the process sees now. */
   image(): DiskImage {
-    return liveImage(this.core.log.now());
+    return new DiskImage(this.core.log.live.clone());
   }
 
   /** The storage as it is now, for crash images of this moment. */

@@ -11,7 +11,6 @@ export type { SimulatedEnvironmentOptions } from "./environment.ts";
 export type { DiskFault, InjectedFault } from "./fault.ts";
 export { Kernel } from "./kernel.ts";
 export type { KernelOptions } from "./kernel.ts";
-export { liveImage } from "./operation-log.ts";
 export type { CrashPoint } from "./operation-log.ts";
 export type { Operation, PendingOperation } from "./operation.ts";
 export { SimulatedRandom } from "./random.ts";

@@ -80,9 +80,10 @@ function blockUnits(point: CrashPoint, limits: ResolvedLimits): (readonly (reado
       const to = Math.min(endBytes, (Math.floor(from / limits.sectorBytes) + 1) * limits.sectorBytes);
       const part = bytes.subarray(from - positionBytes, to - positionBytes);
       const alternatives: Applicable[][] = [[], [{ type: "write", inode, positionBytes: from, bytes: part }]];
-      if (limits.manglesSectors) {
-        const mangled = mangle(part, mix32(operation.number ^ mix32(from ^ limits.seed)));
-        alternatives.splice(1, 0, [{ type: "write", inode, positionBytes: from, bytes: mangled }]);
+      if (limits.sectorDamage !== "none" && part.length > 1) {
+        const seed = mix32(operation.number ^ mix32(from ^ limits.seed));
+        const damaged = damage(part, seed, limits.sectorDamage);
+        alternatives.splice(1, 0, [{ type: "write", inode, positionBytes: from, bytes: damaged }]);
       }
       units.push(alternatives);
       from = to;
@@ -91,13 +92,14 @@ function blockUnits(point: CrashPoint, limits: ResolvedLimits): (readonly (reado
   return units;
 }
 
-/** A good left part and garbage behind it. */
-function mangle(sector: Uint8Array, seed: number): Uint8Array {
+/** A good left part, alone or with garbage behind it. */
+function damage(sector: Uint8Array, seed: number, kind: "torn" | "garbage"): Uint8Array {
   const random = new SimulatedRandom(seed);
-  const goodBytes = random.below("mangle", sector.length);
-  const mangled = sector.slice();
-  mangled.set(random.bytes("mangle", sector.length - goodBytes), goodBytes);
-  return mangled;
+  const goodBytes = 1 + random.below("damage", sector.length - 1);
+  if (kind === "torn") return sector.subarray(0, goodBytes);
+  const damaged = sector.slice();
+  damaged.set(random.bytes("damage", sector.length - goodBytes), goodBytes);
+  return damaged;
 }
 
 function planTornWrite(point: CrashPoint, limits: ResolvedLimits): LossPlan {

@@ -1,8 +1,8 @@
 import { SimulatedCrash } from "./completion.ts";
 import { isDataOperation, isPending } from "./operation.ts";
 import type { NewOperation, Operation, PendingOperation } from "./operation.ts";
-import { DiskImage, walk } from "./volume.ts";
-import type { Volume } from "./volume.ts";
+import { walk } from "./volume.ts";
+import type { DiskImage, Volume } from "./volume.ts";
 
 /** A machine's storage between two operations. Nobody changes its volumes. */
 export interface CrashPoint {
@@ -173,11 +173,6 @@ export class OperationLog {
 /** A machine that has just been switched on with this image: everything on it is durable. */
 export function bootFrom(image: DiskImage): CrashPoint {
   return { number: 0, live: image.volume, durable: image.volume, pending: [], last: undefined };
-}
-
-/** What the process that starts after a crash of the process alone finds. */
-export function liveImage(point: CrashPoint): DiskImage {
-  return new DiskImage(point.live.clone());
 }
 
 function coversData(barrier: { readonly inode: number; readonly before: number }, pending: PendingOperation): boolean {
