@@ -73,7 +73,7 @@ export class ManagerFixture {
   }
 }
 
-export async function readText(files: FileSystem, path: string): Promise<string | undefined> {
+async function readText(files: FileSystem, path: string): Promise<string | undefined> {
   try {
     const file = await files.open(path, "read");
     const bytes = new Uint8Array(await file.size());
