@@ -219,7 +219,7 @@ function storageMessage(type: Extract<LogErrorType, { code: "KAFKA_STORAGE_ERROR
     case "ENOENT":
       return `${type.path} is missing`;
     case "ENOSPC":
-      return `${type.path}: no space left on the device; nothing was appended, and appends go on when there is space`;
+      return `${type.path}: no space left on the device; the same call works again when there is space`;
     case "SYNC_FAILED":
       return `${type.path} could not be synced, so the directory is offline until it is opened again: ${detail}`;
     case "IO_ERROR":
