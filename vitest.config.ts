@@ -53,6 +53,7 @@ export default defineConfig({
       project("golden", ["test/golden/**/*.test.ts"]),
       project("crash", ["test/crash/**/*.test.ts"], 300_000),
       project("scenario", ["test/scenario/**/*.test.ts"], 180_000),
+      project("simulation", ["test/simulation/**/*.test.ts"], 300_000),
       project("docs", ["test/docs/**/*.test.ts"], 60_000),
       ...apart,
     ],
