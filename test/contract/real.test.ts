@@ -1,12 +1,20 @@
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { joinPath } from "@tidemark/base";
-import { LmdbState, NodeFileSystem, PiscinaWorkerPool, SystemClock, SystemRandom } from "@tidemark/runtime-node";
+import {
+  LmdbState,
+  NodeFileSystem,
+  PiscinaWorkerPool,
+  SystemClock,
+  SystemRandom,
+  TcpNetwork,
+} from "@tidemark/runtime-node";
 import { describeClock } from "./suites/clock.ts";
 import { describeFileHandle } from "./suites/file-handle.ts";
 import { describeFileLock } from "./suites/file-lock.ts";
 import type { FileSystemFixture } from "./suites/file-system.ts";
 import { describeFileSystem } from "./suites/file-system.ts";
+import { describeNetwork } from "./suites/network.ts";
 import { describeRandom } from "./suites/random.ts";
 import type { StateFixture } from "./suites/state.ts";
 import { describeState } from "./suites/state.ts";
@@ -44,3 +52,9 @@ describeWorkerPool("worker threads", async () => {
   const workers = new PiscinaWorkerPool({ threads: 2 });
   return { workers, dispose: () => workers.close() };
 });
+
+describeNetwork("TCP", async () => ({
+  network: new TcpNetwork(),
+  pass: (ms) => new Promise((resolve) => void setTimeout(resolve, ms)),
+  dispose: async () => {},
+}));

@@ -1,9 +1,17 @@
-import { Kernel, SimulatedClock, SimulatedEnvironment, SimulatedRandom, SimulatedState } from "@tidemark/simulator";
+import {
+  Kernel,
+  SimulatedClock,
+  SimulatedEnvironment,
+  SimulatedNetwork,
+  SimulatedRandom,
+  SimulatedState,
+} from "@tidemark/simulator";
 import { describeClock } from "./suites/clock.ts";
 import { describeFileHandle } from "./suites/file-handle.ts";
 import { describeFileLock } from "./suites/file-lock.ts";
 import { describeFileSystem } from "./suites/file-system.ts";
 import type { FileSystemFixture } from "./suites/file-system.ts";
+import { describeNetwork } from "./suites/network.ts";
 import { describeRandom } from "./suites/random.ts";
 import { describeState } from "./suites/state.ts";
 import type { StateFixture } from "./suites/state.ts";
@@ -75,3 +83,19 @@ describeClock("simulated", async () => {
 });
 
 describeRandom("simulated", async () => ({ random: new SimulatedRandom(1), dispose: () => Promise.resolve() }));
+
+for (const [name, seed, chunkBytesMax] of [
+  ["simulated, large chunks", 1, 64 * 1024],
+  ["simulated, small chunks and seeded ties", 3, 4_000],
+] as const) {
+  describeNetwork(name, async () => {
+    const kernel = new Kernel({ seed });
+    const network = new SimulatedNetwork({ kernel, random: new SimulatedRandom(seed), chunkBytesMax });
+    return {
+      network: network.host("one"),
+      pass: (ms) => new Promise((resolve) => void kernel.schedule(ms * 1_000, "test.pass", resolve)),
+      run: (body) => kernel.run(body),
+      dispose: async () => {},
+    };
+  });
+}

@@ -1,3 +1,5 @@
+export { readBootId } from "./boot-id.ts";
+export type { BootId } from "./boot-id.ts";
 export { openEnvironment } from "./environment.ts";
 export type { NodeEnvironment, NodeEnvironmentOptions } from "./environment.ts";
 export { LmdbState } from "./lmdb-state.ts";
@@ -9,3 +11,4 @@ export { StateError } from "./state-error.ts";
 export type { StateErrorCode } from "./state-error.ts";
 export { SystemClock } from "./system-clock.ts";
 export { SystemRandom } from "./system-random.ts";
+export { TcpNetwork } from "./tcp-network.ts";

@@ -11,6 +11,8 @@ export type { SimulatedEnvironmentOptions } from "./environment.ts";
 export type { DiskFault, InjectedFault } from "./fault.ts";
 export { Kernel } from "./kernel.ts";
 export type { KernelOptions } from "./kernel.ts";
+export { SimulatedHost, SimulatedNetwork } from "./network.ts";
+export type { SimulatedNetworkOptions } from "./network.ts";
 export type { CrashPoint } from "./operation-log.ts";
 export type { Operation, PendingOperation } from "./operation.ts";
 export { SimulatedRandom } from "./random.ts";
