@@ -69,7 +69,9 @@ function rulesOfPackage(name, allowed) {
       name: `${name} may import ${outside.length === 0 ? "nothing" : outside.join(", ")} from outside the workspace`,
       severity: "error",
       from: { path: `^packages/${name}/`, pathNot: TEST_FILE },
-      to: { pathNot: ["^packages/", "^[.]", ...names.flatMap((module) => [`^${module}$`, `/node_modules/${module}/`])] },
+      to: {
+        pathNot: ["^packages/", "^[.]", ...names.flatMap((module) => [`^${module}$`, `/node_modules/${module}/`])],
+      },
     });
   }
   return rules;
