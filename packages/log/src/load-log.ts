@@ -21,6 +21,8 @@ export interface LoadOptions {
   readonly partition: number;
   readonly config: LogConfig;
   readonly wasCleanShutdown: boolean;
+  /** False when another program wrote here: its segments may leave offsets out where we noted nothing. Default true. */
+  readonly areGapsRecorded?: boolean;
 }
 
 export interface LoadedLog {
@@ -59,6 +61,8 @@ export async function loadLog(options: LoadOptions): Promise<LoadedLog> {
 
   const surveyed = await survey(options, { segments, fileBytes, state, knownRecoveryPoint });
   const recoveryPointBefore = knownRecoveryPoint ?? toOffset(0);
+  // From here on what is not noted is a loss.
+  for (const baseOffset of surveyed.gapsBelieved) await state.saveGapBefore(baseOffset);
   const { damaged, cut } = surveyed;
   let { logEndOffset } = surveyed;
   let cutReport: RecoveryReport["cut"];
@@ -149,6 +153,7 @@ async function survey(
     state: found.state,
     recoveryPoint: knownRecoveryPoint ?? toOffset(0),
     isRecoveryPointKnown: knownRecoveryPoint !== undefined,
+    areGapsRecorded: options.areGapsRecorded ?? true,
     indexIntervalBytes: options.config.indexIntervalBytes,
   };
   if (options.wasCleanShutdown && knownRecoveryPoint !== undefined) {

@@ -1,4 +1,4 @@
-import { fail, toOffset } from "@tidemark/base";
+import { fail, InvariantError, toOffset } from "@tidemark/base";
 import type { Clock, FileSystem, Offset } from "@tidemark/base";
 import type { BatchHeader } from "@tidemark/wire";
 import { SEALED_FILES_OPEN_MAX, UNFLUSHED_BYTES_MAX } from "./config.ts";
@@ -308,8 +308,13 @@ export class LocalLog {
     // Above the last batch there is nothing that a later open could find, and it would take that for a loss.
     const offset = toOffset(Math.min(endOffset, this.#lastBatchEndOffset));
     if (offset <= this.#recoveryPoint || this.#damaged.length > 0) return;
+    try {
+      await this.#state.raiseRecoveryPoint(offset);
+    } catch (error) {
+      if (error instanceof InvariantError) throw error;
+      return; // Where it stands it is right too, only low: the next raise tries again.
+    }
     this.#recoveryPoint = offset;
-    await this.#state.raiseRecoveryPoint(offset);
   }
 
   /** Keeps a bounded number of sealed files open. */

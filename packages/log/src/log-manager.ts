@@ -419,8 +419,16 @@ async function load(options: LogManagerOptions, lock: FileLock | undefined): Pro
     // The marker does not speak for directories that somebody put here while nothing ran.
     const strangers = new Set(report.source === "state" ? loaded.rebuilt : []);
     await forEachConcurrently(loaded.partitions, PARTITIONS_LOADING_MAX, async (partition) => {
-      const isClean = wasCleanShutdown && !strangers.has(partition.topic);
-      const log = await openPartition(environment, state, directory, partition, isClean);
+      const isStranger = strangers.has(partition.topic);
+      const isOurs = report.source === "state" && !isStranger;
+      const log = await openPartition(
+        environment,
+        state,
+        directory,
+        partition,
+        wasCleanShutdown && !isStranger,
+        isOurs,
+      );
       logs.set(partitionDirectoryName(partition), log);
     });
     const managerReport: LogManagerReport = {
@@ -461,6 +469,7 @@ function openPartition(
     config,
   }: TopicPartition & { readonly directory: string; readonly config: TopicConfig },
   wasCleanShutdown: boolean,
+  areGapsRecorded = true,
 ): Promise<PartitionLog> {
   const { files, clock, workers } = environment;
   return PartitionLog.open({
@@ -473,6 +482,7 @@ function openPartition(
     partition,
     config,
     wasCleanShutdown,
+    areGapsRecorded,
     logDirectory,
   });
 }

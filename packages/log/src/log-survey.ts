@@ -30,6 +30,8 @@ export interface LogSurvey {
   readonly damaged: readonly DamagedRange[];
   readonly seenEpochs: readonly SeenEpoch[];
   readonly producers: ProducerState;
+  /** Base offsets of segments whose border leaves offsets out and was believed, though nothing was noted of it. */
+  readonly gapsBelieved: readonly Offset[];
   readonly segmentsScanned: number;
   readonly bytesScanned: number;
   readonly indexesRebuilt: number;
@@ -43,6 +45,8 @@ export interface SurveyOptions {
   /** 0 when unknown. */
   readonly recoveryPoint: Offset;
   readonly isRecoveryPointKnown: boolean;
+  /** Whether every border that rightly leaves offsets out is noted in the state. */
+  readonly areGapsRecorded: boolean;
   /** Batches are then believed by their headers alone. */
   readonly isTrusted: boolean;
   readonly indexIntervalBytes: number;
@@ -67,6 +71,7 @@ class Survey {
   readonly #damaged: DamagedRange[] = [];
   readonly #seenEpochs: SeenEpoch[] = [];
   readonly #producers = new ProducerState();
+  readonly #gapsBelieved: Offset[] = [];
   /** Next offset: the end of what was read so far. */
   #endOffset: number;
   #lastEpoch = -1;
@@ -128,24 +133,40 @@ class Survey {
       damaged: this.#damaged,
       seenEpochs: this.#seenEpochs,
       producers: this.#producers,
+      gapsBelieved: this.#gapsBelieved,
       segmentsScanned: this.#segmentsScanned,
       bytesScanned: this.#bytesScanned,
       indexesRebuilt: this.#indexesRebuilt,
     };
   }
 
-  /** A segment that does not begin where the one before it ends. @returns true when the log ends before it */
+  /**
+   * A segment that does not begin where the one before it ends.
+   *
+   * Compaction and a leader's raised start leave offsets out, which is noted when it happens; so does a machine that lost a
+   * whole file in a crash, or somebody who removed one.
+   * @returns true when the segment is not to be walked
+   */
   #refuseBorder(at: number, segment: LogSegment): boolean {
-    const { recoveryPoint, isRecoveryPointKnown, state } = this.#options;
-    if (segment.baseOffset === this.#endOffset) return false;
-    if (segment.baseOffset < this.#endOffset)
-      return this.#cutAt({ at, positionBytes: 0, reason: "segment overlaps the one before it" });
-    // Compaction and a leader's raised start leave offsets out; so does a machine that lost a whole file in a crash. Above
-    // the recovery point the former are recorded when they are made.
-    const isGap =
-      !isRecoveryPointKnown || segment.baseOffset <= recoveryPoint || state.hasGapBefore(segment.baseOffset);
-    if (!isGap) return this.#cutAt({ at, positionBytes: 0, reason: "segment does not follow the one before it" });
-    this.#endOffset = segment.baseOffset;
+    const { recoveryPoint, isRecoveryPointKnown, areGapsRecorded, segments, fileBytes, state } = this.#options;
+    const { baseOffset, path } = segment;
+    if (baseOffset === this.#endOffset) return false;
+    if (baseOffset < this.#endOffset) {
+      const reason = "segment overlaps the one before it";
+      if (baseOffset >= recoveryPoint) return this.#cutAt({ at, positionBytes: 0, reason });
+      const toOffset = Math.max(this.#endOffset + 1, segments[at + 1]?.baseOffset ?? recoveryPoint);
+      this.#noteDamage({ toOffset, path, fromBytes: 0, toBytes: fileBytes[at] ?? 0, reason });
+      return true;
+    }
+    const isNoted = state.hasGapBefore(baseOffset);
+    if (isNoted || !isRecoveryPointKnown || !areGapsRecorded) {
+      if (!isNoted) this.#gapsBelieved.push(baseOffset);
+      this.#endOffset = baseOffset;
+      return false;
+    }
+    if (this.#endOffset >= recoveryPoint)
+      return this.#cutAt({ at, positionBytes: 0, reason: "segment does not follow the one before it" });
+    this.#noteDamage({ toOffset: baseOffset, path: undefined, fromBytes: 0, toBytes: 0, reason: "missing" });
     return false;
   }
 

@@ -26,7 +26,7 @@ export class LogFixture {
 
   /** Opens as the leader of the next epoch, or as no leader. */
   async open(
-    options: { clean?: boolean; epoch?: number | "none"; config?: Partial<LogConfig> } = {},
+    options: { clean?: boolean; epoch?: number | "none"; config?: Partial<LogConfig>; areGapsRecorded?: boolean } = {},
   ): Promise<PartitionLog> {
     const { files, state, clock, workers } = this.environment;
     await files.makeDirectory(DIRECTORY);
@@ -42,6 +42,7 @@ export class LogFixture {
       partition: 0,
       config: { ...this.config, ...options.config },
       wasCleanShutdown: options.clean ?? false,
+      areGapsRecorded: options.areGapsRecorded ?? true,
       logDirectory: this.logDirectory,
     });
     if (options.epoch !== "none")

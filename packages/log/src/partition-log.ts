@@ -33,6 +33,8 @@ export interface PartitionLogOptions {
   readonly config: LogConfig;
   /** Whether the directory's clean-shutdown marker was there. */
   readonly wasCleanShutdown: boolean;
+  /** False when another program wrote here: its segments may leave offsets out where we noted nothing. Default true. */
+  readonly areGapsRecorded?: boolean;
   readonly logDirectory: LogDirectory;
 }
 

@@ -261,6 +261,33 @@ describe("damage below the recovery point", () => {
     }
   });
 
+  test("a segment that is gone between two others below the recovery point is damage, and what lies behind is served", async () => {
+    const { fixture } = await damagedFixture();
+    await fixture.disk.unlink(`${DIRECTORY}/${segmentFileName(toOffset(10), ".log")}`);
+    for (const clean of [true, false]) {
+      const log = await fixture.open({ clean, epoch: "none" });
+      expect(log.damaged).toMatchObject([{ fromOffset: 10, toOffset: 20, reason: "missing" }]);
+      await expect(log.read({ fromOffset: toOffset(15), maxBytes: 100 })).rejects.toThrow("CORRUPT_MESSAGE");
+      expect(await recordsOf(log, 20)).toHaveLength(5);
+      expect(await log.close()).toBe(false);
+    }
+  });
+
+  test("holes in another program's log, or when nothing is known, are believed once and noted", async () => {
+    for (const how of ["another program", "state lost"] as const) {
+      const { fixture } = await damagedFixture();
+      await fixture.disk.unlink(`${DIRECTORY}/${segmentFileName(toOffset(10), ".log")}`);
+      if (how === "state lost")
+        await fixture.environment.state.commit([{ key: "recovery-point/orders-0", value: undefined }], { sync: true });
+      const log = await fixture.open({ epoch: "none", areGapsRecorded: how === "state lost" });
+      expect([how, log.damaged, log.logEndOffset]).toEqual([how, [], 25]);
+      fixture.kill();
+      const again = await fixture.open({ epoch: "none" });
+      expect([how, again.damaged, again.logEndOffset]).toEqual([how, [], 25]);
+      expect(await recordsOf(again)).toHaveLength(15);
+    }
+  });
+
   test("a segment file that is gone below the recovery point is damage, and nothing is appended over the loss", async () => {
     const { fixture } = await damagedFixture();
     await fixture.disk.unlink(`${DIRECTORY}/${segmentFileName(toOffset(20), ".log")}`);
