@@ -13,25 +13,27 @@ export interface BatchShape {
   readonly recordsMax: number;
   readonly valueBytesMax: number;
   readonly compressed: boolean;
+  /** No record without timestamp. */
+  readonly alwaysTimed?: boolean;
 }
 
 /** A batch of random records as `options` says; keys, values and headers may be absent or empty. */
 export function randomBatch(random: SeededRandom, shape: BatchShape, options: BatchOptions = {}): Uint8Array {
   const count = random.between(1, shape.recordsMax);
-  const records = Array.from({ length: count }, () => randomRecord(random, shape.valueBytesMax));
+  const records = Array.from({ length: count }, () => randomRecord(random, shape));
   const batch = encodeBatch(records, options);
   if (!shape.compressed) return batch;
   return withCompressedPayload(batch, "gzip", compressPayload("gzip", recordsSection(batch, headerOf(batch))));
 }
 
-function randomRecord(random: SeededRandom, valueBytesMax: number): RecordInput {
-  const value = random.oneIn(10) ? null : random.bytes(random.between(0, valueBytesMax));
+function randomRecord(random: SeededRandom, shape: BatchShape): RecordInput {
+  const value = random.oneIn(10) ? null : random.bytes(random.between(0, shape.valueBytesMax));
   const headers = random.oneIn(5) ? [{ key: "source", value: random.oneIn(2) ? null : random.bytes(3) }] : [];
   return {
     key: random.oneIn(2) ? null : random.bytes(random.between(0, 9)),
     value,
     headers,
-    timestamp: random.oneIn(30) ? -1 : TIMESTAMP_START + random.between(0, 100_000),
+    timestamp: random.oneIn(30) && !shape.alwaysTimed ? -1 : TIMESTAMP_START + random.between(0, 100_000),
   };
 }
 

@@ -1,4 +1,3 @@
-import * as process2 from "node:fs";
 import { spawn } from "node:child_process";
 import type { ChildProcessWithoutNullStreams } from "node:child_process";
 import { access, constants, mkdtemp, readdir, rename, rm, stat } from "node:fs/promises";
@@ -73,7 +72,7 @@ function run(command: string, args: readonly string[]): Promise<ToolResult> {
 
 function explainSpawnError(command: string, error: Error): Error {
   const isMissing = "code" in error && error.code === "ENOENT";
-  const advice = `the interop suites need ${command} on the PATH (Java 17 or newer; Maven unless KAFKA_LIBS names the jars)`;
+  const advice = `the interop suites need ${command} on the PATH (a JDK of 17 or newer; Maven, unless KAFKA_LIBS names the jars)`;
   return isMissing ? new Error(advice, { cause: error }) : error;
 }
 
@@ -131,7 +130,6 @@ export class Oracle {
   private constructor(process: ChildProcessWithoutNullStreams) {
     this.#process = process;
     process.stderr.setEncoding("utf8").on("data", (text: string) => {
-      process2.appendFileSync("/tmp/oracle.err", text);
       this.#stderr = (this.#stderr + text).slice(-STDERR_QUOTE_CHARS);
     });
     createInterface({ input: process.stdout }).on("line", (line) => this.#answer(line));

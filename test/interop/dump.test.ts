@@ -1,0 +1,131 @@
+import { mkdir, readdir, readFile, rm, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+
+import { toLeaderEpoch } from "@tidemark/base";
+import { DEFAULT_LOG_CONFIG, LogDirectory, PartitionLog } from "@tidemark/log";
+import { NodeFileSystem, SystemClock } from "@tidemark/runtime-node";
+import { SimulatedEnvironment } from "@tidemark/simulator";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+
+import { headerOf, randomBatch } from "./batches.ts";
+import { dumpLogSegments, makeScratchDirectory } from "./kafka.ts";
+import { SeededRandom } from "./random.ts";
+
+const BATCHES = 400;
+/** What the dump tool prints of a file that it does not like; it ends with 0 all the same. */
+const COMPLAINTS = /invalid|isvalid: false|corrupt|mismatch|error|exception|non[ -]consecutive|not found|found \d+/i;
+
+let scratch: string;
+let directory: string;
+let written: { readonly batches: readonly Uint8Array[]; readonly recordsCount: number };
+
+beforeAll(async () => {
+  scratch = await makeScratchDirectory();
+  directory = join(scratch, "orders-0");
+  await mkdir(directory);
+  written = await writeLog(directory);
+});
+
+afterAll(() => rm(scratch, { recursive: true, force: true }));
+
+describe("Kafka's dump tool on a directory that our log wrote", () => {
+  test("reads every batch and record of the segments, and finds every CRC right", async () => {
+    const logs = await filesOf(".log");
+    expect(logs.length).toBeGreaterThan(5);
+    const { exitCode, stdout, stderr } = await dumpLogSegments(logs, ["--deep-iteration", "--print-data-log"]);
+    expect({ exitCode, stderr: withoutFirstOffsets(stderr) }).toEqual({ exitCode: 0, stderr: "" });
+    expect(complaintsIn(stdout)).toEqual([]);
+    const batchLines = stdout.split("\n").filter((line) => line.startsWith("baseOffset:"));
+    expect(batchLines).toHaveLength(written.batches.length);
+    expect(batchLines.filter((line) => line.includes("isvalid: true"))).toHaveLength(written.batches.length);
+    expect(batchLines.map((line) => fieldOf(line, "crc"))).toEqual(written.batches.map((batch) => headerOf(batch).crc));
+    const offsets = stdout.split("\n").flatMap((line) => (line.startsWith("| offset:") ? fieldOf(line, "offset") : []));
+    expect(offsets).toEqual(Array.from({ length: written.recordsCount }, (_, offset) => offset));
+  });
+
+  test("finds every index entry at a batch of its segment", async () => {
+    const indexes = await filesOf(".index");
+    const entries = await Promise.all(indexes.map(async (path) => (await readFile(path)).length / 8));
+    expect(Math.max(...entries)).toBeGreaterThan(5);
+    const { exitCode, stdout, stderr } = await dumpLogSegments(indexes, ["--verify-index-only"]);
+    expect({ exitCode, stderr: withoutFirstOffsets(stderr) }).toEqual({ exitCode: 0, stderr: "" });
+    expect(complaintsIn(stdout)).toEqual([]);
+    for (const path of indexes) expect(stdout).toContain(`Dumping ${path}`);
+  });
+});
+
+describe("Kafka's dump tool on a damaged copy", () => {
+  test("a flipped bit in a record, and an index entry beside its batch, are complained of", async () => {
+    const [log = "", index = ""] = [(await filesOf(".log"))[1], (await filesOf(".index"))[1]];
+    const copyDirectory = join(scratch, "damaged-0");
+    await mkdir(copyDirectory);
+    const [logCopy, indexCopy] = [log, index].map((path) => path.replace("orders-0", "damaged-0"));
+    if (logCopy === undefined || indexCopy === undefined) throw new Error("there is a second segment");
+    await writeFile(logCopy, flipBit(await readFile(log), 80));
+    await writeFile(indexCopy, await readFile(index));
+    const dumped = await dumpLogSegments([logCopy], ["--deep-iteration", "--print-data-log"]);
+    expect(complaintsIn(dumped.stdout + dumped.stderr)).not.toEqual([]);
+
+    await writeFile(logCopy, await readFile(log));
+    await writeFile(indexCopy, flipBit(await readFile(index), 3));
+    const verified = await dumpLogSegments([indexCopy], ["--verify-index-only"]);
+    expect(complaintsIn(verified.stdout + verified.stderr)).not.toEqual([]);
+  });
+});
+
+/** Appends plain, compressed and idempotent batches in three leader epochs, and closes cleanly. */
+async function writeLog(directory: string): Promise<typeof written> {
+  const environment = new SimulatedEnvironment({ seed: 1 });
+  const log = await PartitionLog.open({
+    files: new NodeFileSystem(),
+    clock: new SystemClock(),
+    state: environment.state,
+    workers: environment.workers,
+    directory,
+    topic: "orders",
+    partition: 0,
+    config: { ...DEFAULT_LOG_CONFIG, segmentBytes: 20_000, indexIntervalBytes: 500 },
+    wasCleanShutdown: true,
+    logDirectory: new LogDirectory(join(directory, "..")),
+  });
+  const random = new SeededRandom(7);
+  const batches: Uint8Array[] = [];
+  let recordsCount = 0;
+  for (let i = 0; i < BATCHES; i++) {
+    if (i % 150 === 0) await log.becomeLeader(toLeaderEpoch(i / 50));
+    const isIdempotent = random.oneIn(4);
+    const producer = isIdempotent ? { producerId: 1000 + i, producerEpoch: 0, baseSequence: 0 } : {};
+    const batch = randomBatch(random, { recordsMax: 8, valueBytesMax: 100, compressed: random.oneIn(3) }, producer);
+    await log.append(batch, { origin: "client" });
+    batches.push(batch);
+    recordsCount += headerOf(batch).recordsCount;
+  }
+  await log.close();
+  return { batches, recordsCount };
+}
+
+async function filesOf(suffix: string): Promise<string[]> {
+  const names = (await readdir(directory)).filter((name) => name.endsWith(suffix)).sort();
+  return names.map((name) => join(directory, name));
+}
+
+/** The tool takes -1 for the offset before a file, and so finds a hole before every segment but 0. Kafka's own get it too. */
+function withoutFirstOffsets(stderr: string): string {
+  return stderr.replaceAll(/Non-consecutive offsets in \S*\/0*([1-9]\d*)\.log\n +-1 is followed by \1\n/g, "");
+}
+
+function complaintsIn(output: string): string[] {
+  // The data of the records is arbitrary bytes and may read as anything.
+  const lines = output.split("\n").map((line) => line.replace(/ (key|payload): .*$/, ""));
+  return lines.filter((line) => COMPLAINTS.test(line));
+}
+
+function fieldOf(line: string, name: string): number {
+  return Number(new RegExp(`\\b${name}: (-?\\d+)`).exec(line)?.[1]);
+}
+
+function flipBit(bytes: Buffer, at: number): Buffer {
+  const copy = Buffer.from(bytes);
+  copy[at] = (copy[at] ?? 0) ^ 1;
+  return copy;
+}
