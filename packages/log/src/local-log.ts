@@ -163,7 +163,7 @@ export class LocalLog {
       await this.#syncActive();
       this.#flushedEndOffset = this.#logEndOffset;
       if (this.#bytesAboveRecoveryPoint >= UNFLUSHED_BYTES_MAX) await this.#raiseRecoveryPoint(this.#flushedEndOffset);
-    } else if (this.#bytesAboveRecoveryPoint >= UNFLUSHED_BYTES_MAX) this.#startBackgroundFlush();
+    } else if (this.#bytesAboveRecoveryPoint >= UNFLUSHED_BYTES_MAX) this.startBackgroundFlush();
   }
 
   /**
@@ -186,7 +186,7 @@ export class LocalLog {
     this.#isDirectoryDirty = true;
     this.#segments = [...this.#segments, segment];
     await this.#noteRead(sealed);
-    if (!isAlways) this.#startBackgroundFlush();
+    if (!isAlways) this.startBackgroundFlush();
   }
 
   /** Makes everything up to the log end durable, indexes of sealed segments too, and raises the recovery point to it. @throws FileError */
@@ -280,7 +280,8 @@ export class LocalLog {
     await this.#files.syncDirectory(this.#directory);
   }
 
-  #startBackgroundFlush(): void {
+  /** Begins to flush beside appends, unless that is going on. A failure is told to `onFailure`. */
+  startBackgroundFlush(): void {
     this.#backgroundFlush ??= this.#flush()
       .catch(this.#onFailure)
       .finally(() => {

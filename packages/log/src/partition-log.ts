@@ -320,6 +320,11 @@ export class PartitionLog {
     return this.#task(() => this.#local.flush());
   }
 
+  /** Begins to make durable what is written so far, beside the appends that follow. A failed sync takes the directory offline. */
+  flushInBackground(): Promise<void> {
+    return this.#task(async () => this.#local.startBackgroundFlush());
+  }
+
   /**
    * Flushes everything and closes the files. Idempotent; appends called before it are answered first.
    * @returns whether the log is complete on the disk, with indexes and recovery point: only then may a clean shutdown be noted

@@ -44,6 +44,18 @@ describe("what survives", () => {
     expect(await recordsOf(log)).toEqual(["0:a", "1:b"]);
   });
 
+  test("a flush in the background makes durable what was written, and appends go on beside it", async () => {
+    const fixture = new LogFixture({ flush: "none" });
+    const log = await fixture.open();
+    await appendEach(log, ["a"], ["b"]);
+    await log.flushInBackground();
+    await appendEach(log, ["c"]);
+    await new Promise((resolve) => setTimeout(resolve, 1));
+    expect(log.flushedEndOffset).toBeGreaterThanOrEqual(2);
+    fixture.powerCut();
+    expect((await recordsOf(await fixture.open())).slice(0, 2)).toEqual(["0:a", "1:b"]);
+  });
+
   test("a clean close and open keeps everything and scans nothing", async () => {
     const fixture = new LogFixture({ segmentBytes: 200, indexIntervalBytes: 0 });
     let log = await fixture.open();

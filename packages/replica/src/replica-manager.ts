@@ -36,6 +36,7 @@ export const DEFAULT_REPLICA_MANAGER_CONFIG: ReplicaManagerConfig = {
   retryBackoffMs: 100,
   clusterStateWaitMs: 2000,
   highWatermarkCheckpointMs: 5000,
+  flushIntervalMs: 1000,
 };
 
 export interface ReplicaManagerConfig {
@@ -50,6 +51,8 @@ export interface ReplicaManagerConfig {
   readonly retryBackoffMs: number;
   readonly clusterStateWaitMs: number;
   readonly highWatermarkCheckpointMs: number;
+  /** How often what is written is made durable, where appends do not wait for that; `undefined`: when the log sees fit. */
+  readonly flushIntervalMs: number | undefined;
 }
 
 export interface ReplicaManagerOptions {
@@ -100,6 +103,8 @@ export class ReplicaManager {
     manager.#every(options.config.replica.replicaLagTimeMaxMs / 2, async () => {
       for (const partition of manager.#partitions.values()) partition.tick();
     });
+    if (options.config.flushIntervalMs !== undefined)
+      manager.#every(options.config.flushIntervalMs, () => manager.#flushAll());
     return manager;
   }
 
@@ -401,6 +406,11 @@ export class ReplicaManager {
       value: encodeOffset(highWatermark),
     }));
     if (puts.length > 0) await this.#options.logs.state.commit(puts, { sync });
+  }
+
+  async #flushAll(): Promise<void> {
+    const unflushed = [...this.#partitions.values()].filter(({ log }) => log.flushedEndOffset < log.logEndOffset);
+    await Promise.allSettled(unflushed.map(({ log }) => log.flushInBackground()));
   }
 
   /** Runs `task` again and again until the close; one that fails is tried again at the next turn. */

@@ -21,7 +21,8 @@ export type TidemarkErrorCode =
   | "CLOSED"
   | "DUPLICATE_SEQUENCE_NUMBER"
   | "INVALID_CONFIG"
-  | "INVALID_REQUEST";
+  | "INVALID_REQUEST"
+  | "REQUEST_TIMED_OUT";
 
 const KINDS: Readonly<Record<TidemarkErrorCode, TidemarkErrorKind>> = {
   CLOSED: "reopen",
@@ -50,6 +51,7 @@ const KINDS: Readonly<Record<TidemarkErrorCode, TidemarkErrorKind>> = {
   PARTITION_METADATA_INVALID: "restore-data",
   QUEUE_FULL: "retry",
   RECORD_LIST_TOO_LARGE: "fix-call",
+  REQUEST_TIMED_OUT: "retry",
   TOPIC_ALREADY_EXISTS: "fix-call",
   UNEXPECTED_APPEND_OFFSET: "fix-call",
   UNKNOWN_DIRECTORY: "fix-call",
