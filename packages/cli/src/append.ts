@@ -3,7 +3,7 @@ import { addAbortSignal, type Readable } from "node:stream";
 
 import { Tidemark, type AppendedRecord, type RecordToAppend, type Topic } from "@tidemark/server";
 
-import { CommandError, describeError } from "./errors.ts";
+import { CommandError, describeError, EXIT_OK } from "./errors.ts";
 import { formatCount, plural } from "./format.ts";
 import { LineSplitter, LineTooLongError } from "./lines.ts";
 import { printLine } from "./terminal.ts";
@@ -34,8 +34,16 @@ const BATCH_OVERHEAD_BYTES = 128;
  * @throws CommandError; lines acknowledged before are kept, and the message says how many
  */
 export async function appendLines(options: AppendOptions, signal: AbortSignal): Promise<number> {
-  const input = await openInput(options.filePath);
-  addAbortSignal(signal, input);
+  const input = await openInput(options.filePath); // First: a missing file must not leave a topic behind.
+  input.on("error", () => {}); // An abort before the first read; the read then throws it.
+  try {
+    return await appendFrom(addAbortSignal(signal, input), options, signal);
+  } finally {
+    input.destroy();
+  }
+}
+
+async function appendFrom(input: Readable, options: AppendOptions, signal: AbortSignal): Promise<number> {
   const isNew = !(await topicExists(options.directory, options.topic));
   await using log = await Tidemark.open({ directory: options.directory });
   const topic = await log.topic(options.topic, isNew ? { partitions: (options.partition ?? 0) + 1 } : {});
@@ -53,7 +61,7 @@ export async function appendLines(options: AppendOptions, signal: AbortSignal): 
   }
   await log.close();
   for (const line of appender.summary()) printLine(line);
-  return 0;
+  return EXIT_OK;
 }
 
 function reasonOf(error: unknown, topic: Topic): string {
