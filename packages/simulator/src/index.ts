@@ -11,6 +11,18 @@ export type { SimulatedEnvironmentOptions } from "./environment.ts";
 export type { DiskFault, InjectedFault } from "./fault.ts";
 export { Kernel } from "./kernel.ts";
 export type { KernelOptions } from "./kernel.ts";
+export { drawMessageFaults, QUIET } from "./message-network-faults.ts";
+export type {
+  HeldMessages,
+  MessageFacts,
+  MessageFault,
+  MessageFaults,
+  MessageFilter,
+} from "./message-network-faults.ts";
+export { startMessageSwarm } from "./message-network-swarm.ts";
+export type { MessageSwarm } from "./message-network-swarm.ts";
+export { SimulatedMessageNetwork, SimulatedPeer } from "./message-network.ts";
+export type { MessageEvent, SimulatedMessageNetworkOptions } from "./message-network.ts";
 export { SimulatedHost, SimulatedNetwork } from "./network.ts";
 export type { SimulatedNetworkOptions } from "./network.ts";
 export type { CrashPoint } from "./operation-log.ts";
