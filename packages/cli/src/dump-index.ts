@@ -3,7 +3,7 @@ import { basename } from "node:path";
 
 import { readBatchHeader, RECORD_BATCH_OVERHEAD } from "@tidemark/wire";
 
-import type { Dump } from "./dump.ts";
+import type { Dump } from "./dump-kind.ts";
 import { hasCode } from "./errors.ts";
 
 const OFFSET_ENTRY_BYTES = 8;

@@ -16,7 +16,7 @@ import {
   WireError,
 } from "@tidemark/wire";
 
-import type { Dump, Print } from "./dump.ts";
+import type { Dump, Print } from "./dump-kind.ts";
 import { escapeControls, toHex } from "./format.ts";
 import { segmentBaseOffset, segmentBatches } from "./segment-file.ts";
 

@@ -5,19 +5,10 @@ import { decodeCheckpointLines, decodeLeaderEpochCheckpoint } from "@tidemark/ep
 
 import { dumpSegment } from "./dump-segment.ts";
 import { dumpOffsetIndex, dumpTimeIndex } from "./dump-index.ts";
+import type { Dump, DumpOptions, Print } from "./dump-kind.ts";
 import { CommandError, EXIT_FOUND_PROBLEMS, EXIT_OK } from "./errors.ts";
 import { escapeControls } from "./format.ts";
 import { Output } from "./output.ts";
-
-export interface DumpOptions {
-  /** Also each record of a segment. */
-  readonly records: boolean;
-}
-
-/** Prints one kind of file line by line. @returns how many things in it are wrong */
-export type Dump = (path: string, print: Print, options: DumpOptions) => Promise<number>;
-/** Awaits when the reader of standard output is slow. False = it is gone. */
-export type Print = (line: string) => Promise<boolean>;
 
 /**
  * Prints files of a log directory in the manner of Kafka's dump tool. Opens them for reading only, and needs no lock.
