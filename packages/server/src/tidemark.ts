@@ -1,9 +1,9 @@
 import { resolve } from "node:path";
-import { directoryOf, FileError, joinPath, LEADER_EPOCH_MAX, toLeaderEpoch } from "@tidemark/base";
-import type { Environment, FileSystem, LeaderEpoch, State, StatePut } from "@tidemark/base";
+import { joinPath, LEADER_EPOCH_MAX, toLeaderEpoch } from "@tidemark/base";
+import type { Environment, LeaderEpoch, State, StatePut } from "@tidemark/base";
 import { LogError, LogManager } from "@tidemark/log";
 import type { LogManagerReport, PartitionLog, TopicConfig } from "@tidemark/log";
-import { LmdbState, openEnvironment, StateError } from "@tidemark/runtime-node";
+import { openEnvironment } from "@tidemark/runtime-node";
 import { BufferMemory } from "./buffer-memory.ts";
 import { ByteArena } from "./byte-arena.ts";
 import { closedError, TidemarkError, toTidemarkError, translated } from "./error.ts";
@@ -17,6 +17,7 @@ import {
   isSameConfig,
 } from "./options.ts";
 import type { TidemarkOptions, TopicOptions } from "./options.ts";
+import { makeDirectoryDurably, openLmdbState } from "./node-directory.ts";
 import { StickyPartitioner } from "./partitioner.ts";
 import { nextProducerId } from "./producer-id.ts";
 import { Topic } from "./topic.ts";
@@ -260,14 +261,9 @@ async function openParts(options: TidemarkOptions): Promise<OpenedParts> {
   let stateMovedTo: string | undefined;
   const openState = async (): Promise<State> => {
     if (options.parts !== undefined) return options.parts.openState(stateDirectory);
-    try {
-      return await LmdbState.open(stateDirectory);
-    } catch (error) {
-      if (!(error instanceof StateError && error.code === "CORRUPT")) throw error;
-      // Nothing in it is irreplaceable: without it the logs are scanned from their start.
-      stateMovedTo = await moveAside(files, stateDirectory);
-      return LmdbState.open(stateDirectory);
-    }
+    const opened = await openLmdbState(files, stateDirectory);
+    stateMovedTo = opened.movedTo;
+    return opened.state;
   };
   let manager: LogManager | undefined;
   try {
@@ -340,37 +336,6 @@ function nextLeaderEpoch(log: PartitionLog, stored: Uint8Array | undefined): Lea
   if (seen < LEADER_EPOCH_MAX) return toLeaderEpoch(seen + 1);
   const message = `${log.topic}-${log.partition}: leader epoch ${seen} is the last there is`;
   throw new TidemarkError("FENCED_LEADER_EPOCH", message, { topic: log.topic, partition: log.partition });
-}
-
-/** Makes the directory and its missing parents, each durable in the one above. */
-async function makeDirectoryDurably(files: FileSystem, directory: string): Promise<void> {
-  const missing: string[] = [];
-  for (let path = directory; ; path = directoryOf(path)) {
-    if (path === directoryOf(path) || (await exists(files, path))) break;
-    missing.push(path);
-  }
-  await files.makeDirectory(directory);
-  for (const path of missing.reverse()) await files.syncDirectory(directoryOf(path));
-}
-
-async function exists(files: FileSystem, directory: string): Promise<boolean> {
-  try {
-    await files.list(directory);
-    return true;
-  } catch (error) {
-    if (error instanceof FileError && error.code === "ENOENT") return false;
-    throw error;
-  }
-}
-
-async function moveAside(files: FileSystem, directory: string): Promise<string> {
-  for (let number = 1; ; number += 1) {
-    const target = `${directory}.damaged-${number}`;
-    if (await exists(files, target)) continue;
-    await files.rename(directory, target);
-    await files.syncDirectory(directoryOf(directory));
-    return target;
-  }
 }
 
 function describePartition(log: PartitionLog): PartitionDescription {
