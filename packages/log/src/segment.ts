@@ -184,6 +184,9 @@ export class LogSegment {
     this.#persistedEntries = this.#persistedEntries < 0 ? -1 : Math.min(this.#persistedEntries, this.index.count);
     this.#bytesSinceLastIndexEntry = 0;
     this.sizeBytes = positionBytes;
+    // Entries behind the cut leave the file at once: a segment that is sealed next may lie below the recovery point already, and
+    // would not be written again.
+    if (this.#indexFileBytes !== this.#persistedEntries * OFFSET_INDEX_ENTRY_BYTES) await this.persistIndex();
     const file = await this.openForAppend();
     await file.truncate(positionBytes);
     this.isDirty = false;

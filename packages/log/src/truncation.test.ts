@@ -2,6 +2,7 @@ import { toLeaderEpoch, toOffset } from "@tidemark/base";
 import { SimulatedCrash } from "@tidemark/simulator";
 import { describe, expect, test } from "vitest";
 import { batchOf, LogFixture, recordsOf, storedBatch } from "./log.fixture.ts";
+import { OffsetIndex } from "./offset-index.ts";
 import type { PartitionLog } from "./partition-log.ts";
 
 function epochsOf(log: PartitionLog): string {
@@ -121,6 +122,31 @@ describe("truncateTo", () => {
       );
     expect(removed).toEqual(["0016.log", "0012.log", "0008.log", "0004.log"]);
   });
+});
+
+describe("the index file after a cut", () => {
+  test.each(["none", "always"] as const)(
+    "flush %s: a segment that is cut and then sealed keeps no entry behind the cut, so that a clean open trusts it",
+    async (flush) => {
+      for (let offset = 1; offset < 12; offset += 1) {
+        const fixture = new LogFixture({ flush, segmentBytes: 100 * SIZE, indexIntervalBytes: 0 });
+        let log = await logWithEpochs(fixture);
+        await log.close();
+        fixture.kill();
+        log = await fixture.open({ clean: true, epoch: "none" });
+        await log.truncateTo(toOffset(offset));
+        await log.roll();
+        await log.becomeLeader(toLeaderEpoch(7));
+        await log.append(batchOf(["new"]), { origin: "local" });
+        await log.close();
+        fixture.kill();
+        const index = OffsetIndex.decode(toOffset(0), await fixture.readFile("00000000000000000000.index"));
+        expect(index?.lastEntry?.offset ?? -1).toBeLessThan(offset);
+        log = await fixture.open({ clean: true, epoch: "none" });
+        expect([offset, log.recovery.indexesRebuilt, log.logEndOffset]).toEqual([offset, 0, offset + 1]);
+      }
+    },
+  );
 });
 
 describe("truncateFullyAndStartAt", () => {
