@@ -25,3 +25,19 @@ export type { Fetcher, PartitionEvents, PartitionOptions, TruncationReport } fro
 export { DEFAULT_REPLICA_MANAGER_CONFIG, ReplicaManager } from "./replica-manager.ts";
 export type { ReplicaManagerConfig, ReplicaManagerOptions } from "./replica-manager.ts";
 export type { ReplicaDescription } from "./replica-description.ts";
+export {
+  CONNECT_TIMEOUT_MS,
+  PEER_REQUESTS_IN_FLIGHT_MAX,
+  PEER_UNSENT_BYTES_MAX,
+  RECONNECT_BACKOFF_MS_MAX,
+  RECONNECT_BACKOFF_MS_MIN,
+} from "./peer-connection.ts";
+export {
+  PeerServer,
+  SERVER_CONNECTIONS_MAX,
+  SERVER_REQUESTS_IN_FLIGHT_MAX,
+  SERVER_UNSENT_BYTES_MAX,
+} from "./peer-server.ts";
+export type { PeerServerOptions } from "./peer-server.ts";
+export { StreamPeerTransport } from "./peer-transport.ts";
+export type { StreamPeerTransportOptions } from "./peer-transport.ts";

@@ -2,6 +2,7 @@ import * as net from "node:net";
 import type { ByteStream, Network, NetworkAddress, NetworkListener } from "@tidemark/base";
 import { NetworkError } from "@tidemark/base";
 import { showAddress, toNetworkError } from "./tcp-errors.ts";
+import { ReadSlab } from "./tcp-read-slab.ts";
 import { TcpStream, WRITE_BUFFER_BYTES } from "./tcp-stream.ts";
 
 /** Where one listens unless told otherwise: nothing is open to other machines by default. */
@@ -25,7 +26,9 @@ export class TcpNetwork implements Network {
     onStream: (stream: ByteStream) => void,
   ): Promise<NetworkListener> {
     const host = address.host ?? HOST_DEFAULT;
-    const server = net.createServer(SOCKET_OPTIONS, (socket) => onStream(new TcpStream(socket, remoteOf(socket))));
+    const server = net.createServer(SOCKET_OPTIONS, (socket) =>
+      onStream(new TcpStream(socket, remoteOf(socket), "events")),
+    );
     return new Promise((resolve, reject) => {
       const refuse = (error: Error): void => reject(toNetworkError(error, "listen", showAddress(host, address.port)));
       server.once("error", refuse);
@@ -42,7 +45,18 @@ export class TcpNetwork implements Network {
   connect(address: NetworkAddress, options: { readonly timeoutMs: number }): Promise<ByteStream> {
     const remote = showAddress(address.host, address.port);
     return new Promise((resolve, reject) => {
-      const socket = net.connect({ ...SOCKET_OPTIONS, host: address.host, port: address.port });
+      const slab = new ReadSlab();
+      let stream: TcpStream | undefined;
+      const onread = {
+        buffer: () => slab.room(),
+        callback: (count: number) => {
+          stream?.deliver(slab.take(count));
+          return true;
+        },
+      };
+      const socket = net.connect({ ...SOCKET_OPTIONS, host: address.host, port: address.port, onread });
+      // Until somebody has set the handlers of the stream.
+      socket.pause();
       const timeout = setTimeout(() => {
         socket.destroy();
         reject(new NetworkError("ETIMEDOUT", "connect", remote));
@@ -55,7 +69,8 @@ export class TcpNetwork implements Network {
       socket.once("connect", () => {
         clearTimeout(timeout);
         socket.off("error", refuse);
-        resolve(new TcpStream(socket, remote));
+        stream = new TcpStream(socket, remote, "deliver");
+        resolve(stream);
       });
     });
   }

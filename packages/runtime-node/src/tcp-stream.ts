@@ -12,6 +12,7 @@ const ROOM = Promise.resolve();
 export class TcpStream implements ByteStream {
   readonly remote: string;
   readonly #socket: Socket;
+  readonly #reads: "events" | "deliver";
   #handlers: StreamHandlers | undefined;
   #isPaused = false;
   #isDestroyed = false;
@@ -22,9 +23,13 @@ export class TcpStream implements ByteStream {
   /** Shared by all writers that wait for room. */
   #room: PromiseWithResolvers | undefined;
 
-  /** @param socket connected, with nobody reading from it yet */
-  constructor(socket: Socket, remote: string) {
+  /**
+   * @param socket connected, with nobody reading from it yet
+   * @param reads how its bytes come: by its "data" events, or through `deliver`, into memory that the owner has set up; then it is paused
+   */
+  constructor(socket: Socket, remote: string, reads: "events" | "deliver") {
     this.#socket = socket;
+    this.#reads = reads;
     this.remote = remote;
     socket.on("error", (error) => (this.#error = error));
     // Both directions end together, also when the other end still reads.
@@ -40,11 +45,15 @@ export class TcpStream implements ByteStream {
     if (this.#handlers !== undefined) fail("the handlers of a stream are set once", { remote: this.remote });
     this.#handlers = handlers;
     if (this.#isDestroyed) return;
-    this.#socket.on("data", (chunk: Uint8Array) => {
-      if (!this.#isDestroyed) handlers.onData(chunk);
-    });
+    if (this.#reads === "events") this.#socket.on("data", (chunk: Uint8Array) => this.deliver(chunk));
+    else if (!this.#isPaused) this.#socket.resume();
     if (this.#isPaused) this.#socket.pause();
     else if (this.#end !== undefined) process.nextTick(() => this.#tellEnd());
+  }
+
+  /** The next bytes of the socket. */
+  deliver(chunk: Uint8Array): void {
+    if (!this.#isDestroyed) this.#handlers?.onData(chunk);
   }
 
   write(parts: readonly Uint8Array[]): Promise<void> {

@@ -243,7 +243,26 @@ describe("frames there and back", () => {
     expect(decoded?.batch).toEqual(batch);
   });
 
-  test("a frame over several chunks does not keep or alias them", () => {
+  test("chunks side by side in one slab are not copied, whatever the cuts", () => {
+    const batch = new Uint8Array(3_000).fill(9);
+    const message = {
+      kind: "produce",
+      acks: 1,
+      timeoutMs: 5,
+      partitions: [{ topic: "t", partition: 0, batch }],
+    } as const;
+    const slab = joined([...encodeFrame({ type: "request", correlationId: 1, message }), Uint8Array.of(0, 0)]);
+    const decoder = new FrameDecoder();
+    const cuts = [0, 3, 9, 500, 501, slab.length];
+    const frames = cuts.slice(1).flatMap((end, index) => decoder.push(slab.subarray(cuts[index], end)));
+    const [frame] = frames;
+    const decoded =
+      frame?.type === "request" && frame.message.kind === "produce" ? frame.message.partitions[0] : undefined;
+    expect(decoded?.batch).toEqual(batch);
+    expect(decoded?.batch.buffer).toBe(slab.buffer);
+  });
+
+  test("a frame over chunks in several places does not keep or alias them", () => {
     const batch = new Uint8Array(3_000).fill(9);
     const message = {
       kind: "produce",

@@ -85,8 +85,8 @@ function takenOut(message: object): { readonly field: string; readonly value: Ui
 /**
  * Takes the frames of one connection apart, however its bytes are cut.
  *
- * Batches in the frames are views: on the chunk when the frame lies whole inside one, otherwise on memory that holds just this frame. Memory
- * grows with the bytes that have come, not with what a prefix claims.
+ * Batches in the frames are views: on the memory of the chunks when the frame lies in one piece there, otherwise on memory that holds just
+ * this frame. Memory grows with the bytes that have come, not with what a prefix claims.
  */
 export class FrameDecoder {
   readonly #prefix = new Uint8Array(PREFIX_BYTES);
@@ -94,8 +94,11 @@ export class FrameDecoder {
   /** Of the frame behind the prefix: header and batches. */
   #restBytes = 0;
   #headerBytes = 0;
-  /** What has come of a frame that is cut. Undefined before its first byte. */
+  /** What has come of the rest, while it lies in one piece in the chunks' own memory. */
+  #span: Uint8Array | undefined;
+  /** What has come of the rest, once it had to be copied together. */
   #collected: Uint8Array | undefined;
+  /** Bytes in the one or the other. */
   #collectedBytes = 0;
   #isBroken = false;
 
@@ -110,6 +113,7 @@ export class FrameDecoder {
       return this.#take(chunk);
     } catch (error) {
       this.#isBroken = true;
+      this.#span = undefined;
       this.#collected = undefined;
       throw error;
     }
@@ -133,6 +137,7 @@ export class FrameDecoder {
       if (rest === undefined) continue;
       frames.push(decodeRest(rest, this.#headerBytes));
       this.#prefixBytes = 0;
+      this.#span = undefined;
       this.#collected = undefined;
       this.#collectedBytes = 0;
     }
@@ -155,23 +160,33 @@ export class FrameDecoder {
   /** The rest of the frame behind its prefix once it is whole. */
   #collect(bytes: Uint8Array): Uint8Array | undefined {
     const isWhole = this.#collectedBytes + bytes.length === this.#restBytes;
-    if (isWhole && this.#collected === undefined) return bytes;
-    const collected = this.#roomFor(this.#collectedBytes + bytes.length);
-    collected.set(bytes, this.#collectedBytes);
+    const span = this.#collected === undefined ? joinViews(this.#span, bytes) : undefined;
+    if (span === undefined) this.#copy(bytes);
+    this.#span = span;
     this.#collectedBytes += bytes.length;
-    return isWhole ? collected : undefined;
+    return isWhole ? (span ?? this.#collected) : undefined;
   }
 
-  #roomFor(neededBytes: number): Uint8Array {
-    const collected = this.#collected;
-    if (collected !== undefined && collected.length >= neededBytes) return collected;
-    // Doubled: every byte is moved once more on average, whatever the size of the chunks.
-    const sizeBytes = Math.min(this.#restBytes, Math.max(ALLOCATION_BYTES_MAX, neededBytes * 2));
-    const grown = new Uint8Array(sizeBytes);
-    if (collected !== undefined) grown.set(collected.subarray(0, this.#collectedBytes));
-    this.#collected = grown;
-    return grown;
+  /** Behind what has been collected, the span so far included. */
+  #copy(bytes: Uint8Array): void {
+    const neededBytes = this.#collectedBytes + bytes.length;
+    let collected = this.#collected;
+    if (collected === undefined || collected.length < neededBytes) {
+      // Doubled: every byte is moved once more on average, whatever the size of the chunks.
+      collected = new Uint8Array(Math.min(this.#restBytes, Math.max(ALLOCATION_BYTES_MAX, neededBytes * 2)));
+      const before = this.#span ?? this.#collected?.subarray(0, this.#collectedBytes);
+      if (before !== undefined) collected.set(before);
+      this.#collected = collected;
+    }
+    collected.set(bytes, this.#collectedBytes);
   }
+}
+
+/** One view on both, when the second lies right behind the first in the same memory: a reader that fills a slab needs no copies. */
+function joinViews(first: Uint8Array | undefined, second: Uint8Array): Uint8Array | undefined {
+  if (first === undefined) return second;
+  if (first.buffer !== second.buffer || first.byteOffset + first.length !== second.byteOffset) return undefined;
+  return new Uint8Array(first.buffer, first.byteOffset, first.length + second.length);
 }
 
 function decodeRest(rest: Uint8Array, headerBytes: number): Frame {

@@ -1,0 +1,178 @@
+import type { ByteStream, Network, NetworkListener } from "@tidemark/base";
+import { encodeFrame, FrameDecoder } from "@tidemark/wire";
+import type { Frame, PeerHandler, PeerResponse } from "@tidemark/wire";
+
+/** Requests of one connection that are being answered. With as many the connection is not read until half of them are done. */
+export const SERVER_REQUESTS_IN_FLIGHT_MAX = 256;
+
+/** Bytes of answers that one peer does not take. Above it no more of its requests are read. */
+export const SERVER_UNSENT_BYTES_MAX = 32 * 1024 * 1024;
+
+/** Connections at a time; further ones are closed at once. */
+export const SERVER_CONNECTIONS_MAX = 1_024;
+
+export interface PeerServerOptions {
+  readonly network: Network;
+  /** Default 127.0.0.1: nothing is open to other machines unless told so. */
+  readonly host?: string;
+  /** 0: any free port. */
+  readonly port: number;
+  readonly handler: PeerHandler;
+}
+
+/** Listens for peers and answers each of their requests when its handler is done, in any order. */
+export class PeerServer implements AsyncDisposable {
+  readonly #handler: PeerHandler;
+  readonly #connections = new Set<ServedConnection>();
+  #listener: NetworkListener | undefined;
+  #isClosed = false;
+
+  private constructor(handler: PeerHandler) {
+    this.#handler = handler;
+  }
+
+  /** @throws NetworkError as `Network.listen` */
+  static async listen(options: PeerServerOptions): Promise<PeerServer> {
+    const server = new PeerServer(options.handler);
+    const { network, host, port } = options;
+    server.#listener = await network.listen(host === undefined ? { port } : { host, port }, (stream) =>
+      server.#accept(stream),
+    );
+    return server;
+  }
+
+  /** The host that it listens at. */
+  get host(): string {
+    return this.#listener?.host ?? "";
+  }
+
+  get port(): number {
+    return this.#listener?.port ?? 0;
+  }
+
+  get connectionCount(): number {
+    return this.#connections.size;
+  }
+
+  /** Ends all connections at once; answers of handlers still at work go nowhere. The port is free once this resolves. Idempotent. */
+  async close(): Promise<void> {
+    this.#isClosed = true;
+    for (const connection of this.#connections) connection.destroy();
+    await this.#listener?.close();
+  }
+
+  [Symbol.asyncDispose](): Promise<void> {
+    return this.close();
+  }
+
+  #accept(stream: ByteStream): void {
+    if (this.#isClosed || this.#connections.size >= SERVER_CONNECTIONS_MAX) {
+      stream.destroy();
+      return;
+    }
+    const connection = new ServedConnection(stream, this.#handler, () => this.#connections.delete(connection));
+    this.#connections.add(connection);
+    connection.start();
+  }
+}
+
+/** One peer's connection. */
+class ServedConnection {
+  readonly #stream: ByteStream;
+  readonly #handler: PeerHandler;
+  readonly #onOver: () => void;
+  readonly #decoder = new FrameDecoder();
+  /** Requests that came in one chunk with more of them than may be in flight. */
+  #waiting: Frame[] = [];
+  #inFlightCount = 0;
+  #unsentBytes = 0;
+  #isPaused = false;
+  #isOver = false;
+
+  constructor(stream: ByteStream, handler: PeerHandler, onOver: () => void) {
+    this.#stream = stream;
+    this.#handler = handler;
+    this.#onOver = onOver;
+  }
+
+  start(): void {
+    this.#stream.start({ onData: (chunk) => this.#receive(chunk), onEnd: () => this.destroy() });
+  }
+
+  destroy(): void {
+    if (this.#isOver) return;
+    this.#isOver = true;
+    this.#waiting = [];
+    this.#stream.destroy();
+    this.#onOver();
+  }
+
+  #receive(chunk: Uint8Array): void {
+    try {
+      this.#waiting.push(...this.#decoder.push(chunk));
+    } catch {
+      // Malformed: the place of the next frame is not known. The peer sees the connection close.
+      this.destroy();
+      return;
+    }
+    this.#admit();
+  }
+
+  #admit(): void {
+    let admitted = 0;
+    while (!this.#isOver && admitted < this.#waiting.length && !this.#isFull()) {
+      const frame = this.#waiting[admitted++];
+      if (frame?.type === "request") void this.#serve(frame);
+      else this.destroy(); // Answers come to those who ask; this peer was asked nothing.
+    }
+    this.#waiting.splice(0, admitted);
+    if (this.#isFull() && !this.#isPaused) {
+      this.#isPaused = true;
+      this.#stream.pause();
+    }
+  }
+
+  async #serve(frame: Frame & { readonly type: "request" }): Promise<void> {
+    this.#inFlightCount++;
+    let response: PeerResponse;
+    try {
+      response = await this.#handler(frame.message, { remote: this.#stream.remote });
+    } catch (error) {
+      // A handler answers errors. This one is a bug and is nobody's to handle: it goes on as an unhandled rejection.
+      this.destroy();
+      throw error;
+    }
+    await this.#answer(frame.correlationId, response);
+    this.#inFlightCount--;
+    this.#goOn();
+  }
+
+  /** Ends when there is room for the next answer: a peer that does not read is not answered, and soon not read. */
+  async #answer(correlationId: number, message: PeerResponse): Promise<void> {
+    if (this.#isOver) return;
+    let bytes = 0;
+    try {
+      const parts = encodeFrame({ type: "response", correlationId, message });
+      for (const part of parts) bytes += part.length;
+      this.#unsentBytes += bytes;
+      await this.#stream.write(parts);
+    } catch {
+      // The connection is over, or the answer does not fit a frame: then the peer sees it close, which no other answer could tell it.
+      this.destroy();
+    } finally {
+      this.#unsentBytes -= bytes;
+    }
+  }
+
+  #isFull(): boolean {
+    return this.#inFlightCount >= SERVER_REQUESTS_IN_FLIGHT_MAX || this.#unsentBytes > SERVER_UNSENT_BYTES_MAX;
+  }
+
+  #goOn(): void {
+    if (this.#isOver || this.#isFull()) return;
+    if (this.#waiting.length > 0) this.#admit();
+    if (!this.#isPaused || this.#inFlightCount > SERVER_REQUESTS_IN_FLIGHT_MAX / 2) return;
+    this.#isPaused = false;
+    this.#stream.resume();
+  }
+}
