@@ -21,7 +21,7 @@ export const SAMPLE_LIMITS_QUICK: BudgetLimits = { durationMs: 80, bytesMax: 16 
 
 /**
  * A workload measured in rounds: each round takes one sample of every subject, so that what else happens on the machine
- * meets all of them. The first round is not counted, and each round begins with another subject.
+ * meets all of them. The first round is not counted, and each round has another order.
  */
 export function roundsWorkload(options: RoundsWorkloadOptions): Workload {
   return {
@@ -42,7 +42,7 @@ async function measureRounds(options: RoundsWorkloadOptions, measurement: Measur
   try {
     for (let round = 0; round <= rounds; round += 1) {
       onProgress(round === 0 ? `${options.name}: warm-up` : `${options.name}: round ${round} of ${rounds}`);
-      for (const run of rotated(runs, round)) {
+      for (const run of shuffled(runs, round)) {
         const value = await run.sample(new Budget(sampleLimits));
         if (round > 0) run.samples.push(value);
       }
@@ -58,10 +58,19 @@ async function measureRounds(options: RoundsWorkloadOptions, measurement: Measur
   }));
 }
 
-/** `items`, beginning with another one for each `round`. */
-export function rotated<Item>(items: readonly Item[], round: number): Item[] {
-  const first = items.length === 0 ? 0 : round % items.length;
-  return [...items.slice(first), ...items.slice(0, first)];
+/**
+ * `items` in another order for each `round`, the same in every run. Not only rotated: what runs right after a subject that left
+ * many pages behind is slower for it, and that must not always be the same one.
+ */
+export function shuffled<Item>(items: readonly Item[], round: number): Item[] {
+  const rest = [...items];
+  const order: Item[] = [];
+  let state = Math.imul(round + 1, 2_654_435_761) >>> 0;
+  while (rest.length > 0) {
+    state = (Math.imul(state, 1_664_525) + 1_013_904_223) >>> 0;
+    order.push(...rest.splice(Math.floor((state / 2 ** 32) * rest.length), 1));
+  }
+  return order;
 }
 
 class SubjectRun {
