@@ -46,6 +46,9 @@ export async function readLog(view: LogView, options: ReadOptions): Promise<Read
   const limitOffset = Math.min(options.limitOffset ?? logEndOffset, logEndOffset);
   const empty: ReadResult = { bytes: new Uint8Array(0), startOffset: fromOffset };
   if (fromOffset >= limitOffset) return empty;
+  // Taken together with the log end: an append that comes while this reads must not move the end of the slice.
+  const active = segments.at(-1);
+  const activeBytes = active?.sizeBytes ?? 0;
   refuseDamage(view.damaged, fromOffset);
 
   for (let at = floorSegment(segments, fromOffset); at < segments.length; at += 1) {
@@ -54,7 +57,7 @@ export async function readLog(view: LogView, options: ReadOptions): Promise<Read
     const skip = view.damaged.filter((range) => range.path === segment.path);
     const fromBytes = await segment.positionOf(fromOffset, skip);
     if (fromBytes === undefined) continue;
-    let toBytes = segment.sizeBytes;
+    let toBytes = segment === active ? activeBytes : segment.sizeBytes;
     const isLimitBehind =
       limitOffset === logEndOffset || (segments[at + 1]?.baseOffset ?? limitOffset + 1) <= limitOffset;
     if (!isLimitBehind) toBytes = (await segment.positionOf(limitOffset, skip)) ?? toBytes;

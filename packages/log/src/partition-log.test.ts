@@ -1,4 +1,5 @@
 import { toLeaderEpoch, toOffset } from "@tidemark/base";
+import { SimulatedEnvironment } from "@tidemark/simulator";
 import { stampBatch } from "@tidemark/wire";
 import { describe, expect, test } from "vitest";
 import { LogError } from "./error.ts";
@@ -120,6 +121,21 @@ describe("append and read", () => {
       5,
       undefined,
     ]);
+  });
+
+  test("an append that comes while a read runs is not in it, wherever the limit is", async () => {
+    for (let seed = 1; seed <= 40; seed += 1) {
+      const environment = new SimulatedEnvironment({ seed, mode: "kernel" });
+      await environment.kernel.run(async () => {
+        const log = await new LogFixture({ flush: "none" }, environment).open();
+        await log.append(batchOf(["a", "b"]), { origin: "local" });
+        const limitOffset = log.logEndOffset;
+        const reads = [0, 1].map((from) => log.read({ fromOffset: toOffset(from), maxBytes: 1 << 20, limitOffset }));
+        await log.append(batchOf(["c"]), { origin: "local" });
+        for (const { bytes } of await Promise.all(reads)) expect(batchesIn(bytes).at(-1)?.lastOffset).toBe(1);
+        await log.close();
+      });
+    }
   });
 
   test("reads outside the log are OFFSET_OUT_OF_RANGE", async () => {
