@@ -114,6 +114,25 @@ test("a silent broker is fenced when its session ends, and is back when it is he
   });
 });
 
+test("a broker that dies while its question waits stays fenced: only what it asks afterwards is a sign of life", async () => {
+  const environment = new SimulatedEnvironment({ seed: 1 });
+  await environment.kernel.run(async () => {
+    const controller = await open(environment);
+    await controller.handle(registerRequest(1));
+    await controller.handle(registerRequest(2));
+    await controller.createTopic({ ...TOPIC, assignments: [[1]] });
+    const waiting = controller.handle(clusterStateRequest(1, 1, controller.state.number, 500));
+    await new Promise<void>((resolve) => environment.clock.setTimer(10, resolve));
+    await controller.brokerDied(1);
+    expect(await waiting).toMatchObject({ error: "NONE" });
+    expect(controller.state.brokers[0]).toMatchObject({ brokerId: 1, isFenced: true });
+    expect(controller.state.partitions[0]).toMatchObject({ leader: -1, isr: [1] });
+    await controller.handle(clusterStateRequest(1, 1, -1));
+    expect(controller.state.partitions[0]).toMatchObject({ leader: 1, isr: [1] });
+    await controller.close();
+  });
+});
+
 test("a change that cannot be written is not told, and nothing is told after it", async () => {
   const environment = new SimulatedEnvironment({ seed: 1 });
   const controller = await open(environment);

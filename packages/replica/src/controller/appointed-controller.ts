@@ -17,7 +17,7 @@ import {
   register,
   unfence,
 } from "./controller-state.ts";
-import type { ControllerState, ControllerStep } from "./controller-state.ts";
+import type { ControllerState, ControllerStep, RegisteredBroker } from "./controller-state.ts";
 
 /** A broker that was not heard of for so long counts as gone. Kafka: broker.session.timeout.ms. */
 export const SESSION_TIMEOUT_MS = 9000;
@@ -162,13 +162,14 @@ export class AppointedController {
   async #clusterState(request: ClusterStateRequest): Promise<ClusterStateResponse> {
     const { clock } = this.#options;
     const deadlineMs = clock.monotonicMs() + Math.min(request.maxWaitMs, CLUSTER_STATE_WAIT_MS_MAX);
+    // It lived when it asked. While its question waits it may die; looking at the question again says nothing of it.
+    const asked = this.#brokerOf(request);
+    if (asked !== undefined) this.#heard(request.brokerId);
+    if (asked?.isFenced === true)
+      await this.#change((state) => ({ state: unfence(state, request.brokerId), answer: undefined }));
     for (;;) {
-      const broker = this.#state.brokers.find(({ brokerId }) => brokerId === request.brokerId);
-      if (broker?.brokerEpoch !== request.brokerEpoch)
+      if (this.#brokerOf(request) === undefined)
         return { kind: "clusterState", error: "STALE_BROKER_EPOCH", number: -1, brokers: [], partitions: [] };
-      this.#heard(request.brokerId);
-      if (broker.isFenced)
-        await this.#change((state) => ({ state: unfence(state, request.brokerId), answer: undefined }));
       const { number, brokers, partitions } = this.#state;
       const remainingMs = deadlineMs - clock.monotonicMs();
       if (number > request.afterNumber || remainingMs <= 0 || this.#isClosed) {
@@ -191,6 +192,11 @@ export class AppointedController {
       await change.promise;
       timer.cancel();
     }
+  }
+
+  /** The broker as it is registered, if it is still the process that asks. */
+  #brokerOf({ brokerId, brokerEpoch }: ClusterStateRequest): RegisteredBroker | undefined {
+    return this.#state.brokers.find((broker) => broker.brokerId === brokerId && broker.brokerEpoch === brokerEpoch);
   }
 
   /**
