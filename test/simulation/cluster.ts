@@ -1,16 +1,28 @@
 import { toOffset } from "@tidemark/base";
-import type { LogConfig } from "@tidemark/log";
+import type { LogConfig, PartitionLog } from "@tidemark/log";
 import { LogManager } from "@tidemark/log";
 import { AppointedController, DEFAULT_REPLICA_MANAGER_CONFIG, ReplicaManager } from "@tidemark/replica";
-import type { ReplicaManagerConfig, TruncationReport } from "@tidemark/replica";
-import { Kernel, SimulatedEnvironment } from "@tidemark/simulator";
-import type { LossRule } from "@tidemark/simulator";
-import { PeerError, decodeRecords, encodeBatch, recordsSection, scanBatch } from "@tidemark/wire";
-import type { PeerAddress, PeerRequest, PeerTransport, ProducePartitionResponse, ResponseTo } from "@tidemark/wire";
-import { MiniNetwork } from "./mini-network.ts";
+import type { Partition, ReplicaManagerConfig, TruncationReport } from "@tidemark/replica";
+import {
+  enumerateCrashImages,
+  KernelCompletion,
+  SimulatedDisk,
+  SimulatedEnvironment,
+  SimulatedMessageNetwork,
+  SimulatedRandom,
+} from "@tidemark/simulator";
+import type { LossRule, SimulatedPeer } from "@tidemark/simulator";
+import { decodeRecords, encodeBatch, recordsSection, scanBatch } from "@tidemark/wire";
+import type { PartitionState, PeerAddress, PeerRequest, ProducePartitionResponse, ResponseTo } from "@tidemark/wire";
+import { ProcessClock, WatchedKernel } from "./process.ts";
 
 export const TOPIC = "orders";
+export const NAME = { topic: TOPIC, partition: 0 };
 export const CONTROLLER_ID = 100;
+const CLIENT_ID = 0;
+const DISK_LATENCY = { minUs: 10, maxUs: 500 };
+/** Of the disk operations of each node. */
+const SEED_STRIDE = 101;
 
 export interface ClusterOptions {
   readonly seed: number;
@@ -19,7 +31,11 @@ export interface ClusterOptions {
   readonly manager?: Partial<ReplicaManagerConfig>;
   readonly minInsyncReplicas?: number;
   readonly replicaLagTimeMaxMs?: number;
+  readonly sessionTimeoutMs?: number;
 }
+
+/** `all`: everything that was not synced is lost. */
+export type Loss = LossRule | "all";
 
 /** One broker: its machine, and the process on it, if one runs. */
 export class Node {
@@ -27,6 +43,9 @@ export class Node {
   environment: SimulatedEnvironment;
   bootId = 1;
   incarnation = 0;
+  /** Of the process; `undefined` when none runs. */
+  clock: ProcessClock | undefined;
+  peer: SimulatedPeer | undefined;
   logs: LogManager | undefined;
   manager: ReplicaManager | undefined;
 
@@ -34,33 +53,50 @@ export class Node {
     this.brokerId = brokerId;
     this.environment = environment;
   }
+
+  /** Also while it is opening its logs. */
+  get isRunning(): boolean {
+    return this.clock !== undefined;
+  }
+
+  get partition(): Partition | undefined {
+    return this.manager?.partition(NAME);
+  }
+
+  get log(): PartitionLog | undefined {
+    return this.logs?.partition(TOPIC, 0);
+  }
 }
 
 /** Brokers and a controller on one virtual clock, run by production code; only what surrounds it is simulated. */
 export class Cluster {
-  readonly kernel: Kernel;
-  readonly network: MiniNetwork;
+  readonly kernel: WatchedKernel;
+  readonly network: SimulatedMessageNetwork;
   readonly nodes = new Map<number, Node>();
   readonly truncations: (TruncationReport & { brokerId: number })[] = [];
   readonly failures: { brokerId: number; reason: string }[] = [];
+  readonly options: ClusterOptions;
   controller: AppointedController | undefined;
-  readonly #options: ClusterOptions;
-  readonly #controllerEnvironment: SimulatedEnvironment;
-  readonly #client: PeerTransport;
+  #controllerClock: ProcessClock | undefined;
+  #controllerPeer: SimulatedPeer | undefined;
+  #controllerEnvironment: SimulatedEnvironment;
+  readonly #client: SimulatedPeer;
 
   constructor(options: ClusterOptions) {
-    this.#options = options;
-    this.kernel = new Kernel({ seed: options.seed });
-    this.network = new MiniNetwork(this.kernel, options.seed);
+    this.options = options;
+    const { seed, brokers = 3 } = options;
+    this.kernel = new WatchedKernel({ seed });
+    this.network = new SimulatedMessageNetwork({ kernel: this.kernel, random: new SimulatedRandom(seed) });
     this.#controllerEnvironment = this.#environment(CONTROLLER_ID);
-    this.#client = this.network.transport(0, this.#controllerEnvironment.clock);
-    for (let brokerId = 1; brokerId <= (options.brokers ?? 3); brokerId += 1)
+    this.#client = this.network.join(addressOf(CLIENT_ID));
+    for (let brokerId = 1; brokerId <= brokers; brokerId += 1)
       this.nodes.set(brokerId, new Node(brokerId, this.#environment(brokerId)));
   }
 
   /** Runs `body` in virtual time, then stops everything. */
-  run<Result>(body: () => Promise<Result>): Promise<Result> {
+  async run<Result>(body: () => Promise<Result>): Promise<Result> {
     return this.kernel.run(async () => {
+      await this.startController();
       try {
         return await body();
       } finally {
@@ -69,111 +105,172 @@ export class Cluster {
     });
   }
 
+  /** Starts all brokers, makes the topic, and waits for its leader. */
   async startAll(): Promise<void> {
-    const { files, clock } = this.#controllerEnvironment;
-    this.controller = await AppointedController.open({ files, clock, directory: "controller" });
-    const { controller } = this;
-    this.network.attach(CONTROLLER_ID, (request) => controller.handle(request));
-    for (const brokerId of this.nodes.keys()) await this.start(brokerId);
-    await controller.createTopic({
-      name: TOPIC,
-      topicId: "AAAAAAAAAAEAAAAAAAAAAg",
-      assignments: [[...this.nodes.keys()]],
-    });
+    await Promise.all([...this.nodes.keys()].map((brokerId) => this.start(brokerId)));
+    const assignments = [[...this.nodes.keys()]];
+    await this.until(
+      "all brokers are registered",
+      () => this.controller?.state.brokers.length === assignments[0]?.length,
+    );
+    await this.controller?.createTopic({ name: TOPIC, topicId: "AAAAAAAAAAEAAAAAAAAAAg", assignments });
     await this.until("a leader serves", () => this.leader() !== undefined);
   }
+
+  // ---- the controller ------------------------------------------------------------------------------------------------
+
+  async startController(): Promise<void> {
+    const { files, clock: inner } = this.#controllerEnvironment;
+    const clock = new ProcessClock(inner);
+    this.#controllerClock = clock;
+    const { sessionTimeoutMs } = this.options;
+    const controller = await AppointedController.open({
+      files,
+      clock,
+      directory: "controller",
+      ...(sessionTimeoutMs === undefined ? {} : { sessionTimeoutMs }),
+    });
+    if (this.#controllerClock !== clock) return;
+    this.controller = controller;
+    const peer = this.network.join(addressOf(CONTROLLER_ID));
+    peer.serve((request) => controller.handle(request));
+    this.#controllerPeer = peer;
+  }
+
+  killController(): void {
+    this.#controllerClock?.die();
+    this.#controllerClock = undefined;
+    this.#controllerPeer?.crashProcess();
+    this.controller = undefined;
+    this.#controllerEnvironment = this.#controllerEnvironment.crashProcess();
+  }
+
+  /** What the controller decided last about the partition. */
+  get decided(): PartitionState | undefined {
+    return this.controller?.state.partitions.find(({ topic }) => topic === TOPIC);
+  }
+
+  // ---- brokers -------------------------------------------------------------------------------------------------------
 
   /** Starts the process of a broker on what its disk holds. */
   async start(brokerId: number): Promise<void> {
     const node = this.node(brokerId);
+    if (node.isRunning) return;
     node.incarnation += 1;
     const { environment } = node;
+    const clock = new ProcessClock(environment.clock);
+    node.clock = clock;
     const topicConfig = {
       segmentBytes: 1024 ** 2,
       indexIntervalBytes: 4096,
       maxMessageBytes: 1024 ** 2,
       flush: "none" as const,
       compression: "none" as const,
-      ...this.#options.log,
+      ...this.options.log,
     };
+    const { random, files, workers } = environment;
     const logs = await LogManager.open({
-      environment,
+      environment: { clock, random, files, workers },
       openState: async () => environment.state,
       directory: "log",
       nodeId: brokerId,
       defaults: topicConfig,
     });
-    if (node.environment !== environment) return;
+    if (node.clock !== clock) return;
     node.logs = logs;
-    const { minInsyncReplicas = 2, replicaLagTimeMaxMs = 10_000 } = this.#options;
-    const config: ReplicaManagerConfig = {
-      ...DEFAULT_REPLICA_MANAGER_CONFIG,
-      replica: { replicaLagTimeMaxMs, minInsyncReplicas, countsFlushedEnds: topicConfig.flush === "always" },
-      ...this.#options.manager,
-    };
+    const peer = this.network.join(addressOf(brokerId));
+    node.peer = peer;
+    const { minInsyncReplicas = 2, replicaLagTimeMaxMs = 10_000 } = this.options;
+    const countsFlushedEnds = topicConfig.flush === "always";
     const manager = ReplicaManager.start({
       brokerId,
       logs,
-      clock: environment.clock,
-      transport: this.network.transport(brokerId, environment.clock),
-      controller: { nodeId: CONTROLLER_ID, host: "controller", port: 1 },
-      host: `broker-${brokerId}`,
-      port: 1,
+      clock,
+      transport: peer,
+      controller: addressOf(CONTROLLER_ID),
+      host: addressOf(brokerId).host,
+      port: addressOf(brokerId).port,
       incarnationId: `${brokerId}-${node.incarnation}`,
       bootId: `${brokerId}-${node.bootId}`,
       topicConfig: () => topicConfig,
-      config,
+      config: {
+        ...DEFAULT_REPLICA_MANAGER_CONFIG,
+        replica: { replicaLagTimeMaxMs, minInsyncReplicas, countsFlushedEnds },
+        ...this.options.manager,
+      },
       onTruncated: (report) => this.truncations.push({ ...report, brokerId }),
-      onFailed: (_name, reason) => this.failures.push({ brokerId, reason }),
+      onFailed: (_name, reason) => {
+        if (node.clock === clock) this.failures.push({ brokerId, reason });
+      },
     });
     node.manager = manager;
-    this.network.attach(brokerId, (request) => manager.handle(request));
+    peer.serve((request) => manager.handle(request));
   }
 
-  /** The process dies: its page cache survives. The controller hears of it at once. */
-  async kill(brokerId: number): Promise<void> {
+  /** The process dies: its page cache survives. The controller hears of it at once, unless it is not told. */
+  async kill(brokerId: number, options: { isTold?: boolean } = {}): Promise<void> {
     const node = this.node(brokerId);
+    node.peer?.crashProcess();
     this.#drop(node);
     node.environment = node.environment.crashProcess();
-    await this.controller?.brokerDied(brokerId);
+    if (options.isTold ?? true) await this.controller?.brokerDied(brokerId);
   }
 
   /** The machine dies: what was not synced is lost by the rule. */
-  async powerCut(
-    brokerId: number,
-    rule: LossRule = "ordered-prefix",
-    options: { isTold?: boolean } = {},
-  ): Promise<void> {
+  async powerCut(brokerId: number, loss: Loss, options: { isTold?: boolean } = {}): Promise<void> {
     const node = this.node(brokerId);
+    node.peer?.crashMachine();
     this.#drop(node);
     node.bootId += 1;
-    node.environment = node.environment.crashMachine(rule);
+    node.environment = loss === "all" ? this.#losingAll(node) : node.environment.crashMachine(loss);
     if (options.isTold ?? true) await this.controller?.brokerDied(brokerId);
   }
 
   /** Stops a process as an operator does. */
   async shutDown(brokerId: number): Promise<void> {
     const node = this.node(brokerId);
-    const { manager, logs } = node;
+    const { manager, logs, clock } = node;
     await manager?.close();
-    this.network.detach(brokerId);
     await logs?.close({
       brokerEpoch: manager?.brokerEpoch ?? -1,
       highWatermark: (topic, partition) => manager?.partition({ topic, partition })?.highWatermark,
     });
-    this.#drop(node);
-    node.environment = node.environment.crashProcess();
-    await this.controller?.brokerDied(brokerId);
+    if (node.clock !== clock) return;
+    await this.kill(brokerId);
+  }
+
+  /** SIGSTOP: its timers wait, and so do messages from and to it. */
+  pause(brokerId: number): void {
+    this.node(brokerId).clock?.pause();
+    for (const other of this.network.nodes) {
+      if (other === brokerId) continue;
+      this.network.clog(other, brokerId);
+      this.network.clog(brokerId, other);
+    }
+  }
+
+  /** SIGCONT. */
+  resume(brokerId: number): void {
+    for (const other of this.network.nodes) {
+      if (other === brokerId) continue;
+      this.network.unclog(other, brokerId);
+      this.network.unclog(brokerId, other);
+    }
+    this.node(brokerId).clock?.resume();
   }
 
   async stop(): Promise<void> {
     for (const node of this.nodes.values()) {
       await node.manager?.close();
       await node.logs?.close();
+      node.peer?.crashProcess();
       this.#drop(node);
     }
     await this.controller?.close();
+    this.#controllerClock?.die();
   }
+
+  // ---- looking and asking --------------------------------------------------------------------------------------------
 
   node(brokerId: number): Node {
     const node = this.nodes.get(brokerId);
@@ -181,18 +278,24 @@ export class Cluster {
     return node;
   }
 
-  manager(brokerId: number): ReplicaManager {
-    const { manager } = this.node(brokerId);
-    if (manager === undefined) throw new Error(`broker ${brokerId} does not run`);
-    return manager;
+  /** The partition on a broker that runs. */
+  partition(brokerId: number): Partition {
+    const { partition } = this.node(brokerId);
+    if (partition === undefined) throw new Error(`broker ${brokerId} has no replica at present`);
+    return partition;
   }
 
   /** The broker that leads and knows it, if the controller thinks so too. */
   leader(): number | undefined {
-    const state = this.controller?.state.partitions.find(({ topic }) => topic === TOPIC);
+    const state = this.decided;
     if (state === undefined || state.leader < 0) return undefined;
-    const partition = this.nodes.get(state.leader)?.manager?.partition({ topic: TOPIC, partition: 0 });
+    const partition = this.nodes.get(state.leader)?.partition;
     return partition?.role === "leader" && partition.leaderEpoch === state.leaderEpoch ? state.leader : undefined;
+  }
+
+  /** Waits until this broker leads. */
+  async leads(brokerId: number): Promise<void> {
+    await this.until(`broker ${brokerId} leads`, () => this.leader() === brokerId);
   }
 
   /** Sends one batch of text values to a broker. */
@@ -202,13 +305,17 @@ export class Cluster {
     options: { acks?: -1 | 0 | 1; timeoutMs?: number; producer?: { id: number; sequence: number } } = {},
   ): Promise<Omit<ProducePartitionResponse, "topic" | "partition">> {
     const { acks = -1, timeoutMs = 5000, producer } = options;
-    const ids =
-      producer === undefined ? {} : { producerId: producer.id, producerEpoch: 0, baseSequence: producer.sequence };
-    const batch = encodeBatch(
-      values.map((value) => ({ key: null, value: new TextEncoder().encode(value), timestamp: 1 })),
-      ids,
-    );
-    const request = { kind: "produce", acks, timeoutMs, partitions: [{ topic: TOPIC, partition: 0, batch }] } as const;
+    return this.send(brokerId, textBatch(values, producer), { acks, timeoutMs });
+  }
+
+  /** Sends a batch as it is. @throws PeerError when no answer came */
+  async send(
+    brokerId: number,
+    batch: Uint8Array,
+    options: { acks: -1 | 0 | 1; timeoutMs: number },
+  ): Promise<Omit<ProducePartitionResponse, "topic" | "partition">> {
+    const { acks, timeoutMs } = options;
+    const request = { kind: "produce", acks, timeoutMs, partitions: [{ ...NAME, batch }] } as const;
     const response = await this.request(brokerId, request, timeoutMs + 1000);
     const [answer] = response.partitions;
     if (answer === undefined) throw new Error("a produce answers each partition");
@@ -220,87 +327,122 @@ export class Cluster {
     request: Request,
     timeoutMs: number,
   ): Promise<ResponseTo<Request>> {
-    const address: PeerAddress = { nodeId: brokerId, host: "", port: 0 };
-    return this.#client.request(address, request, { timeoutMs });
+    return this.#client.request(addressOf(brokerId), request, { timeoutMs });
   }
 
   /** `offset:value` of every record in a broker's log. */
   async records(brokerId: number): Promise<string[]> {
-    const log = this.node(brokerId).logs?.partition(TOPIC, 0);
-    if (log === undefined) return [];
-    const records: string[] = [];
-    for (let next: number = log.logStartOffset; next < log.logEndOffset;) {
-      const { bytes } = await log.read({ fromOffset: toOffset(next), maxBytes: 1 << 20 });
-      const before = next;
-      for (let at = 0; at < bytes.length;) {
-        const scan = scanBatch(bytes, at);
-        if (scan.type !== "batch") break;
-        for (const record of decodeRecords(scan.header, recordsSection(bytes, scan.header))) {
-          if (record.offset >= before)
-            records.push(`${record.offset}:${new TextDecoder().decode(record.value ?? new Uint8Array(0))}`);
-        }
-        next = scan.header.lastOffset + 1;
-        at += scan.header.sizeInBytes;
-      }
-      if (next === before) break;
-    }
-    return records;
+    const { log } = this.node(brokerId);
+    return log === undefined ? [] : recordsOf(log);
   }
 
   epochs(brokerId: number): string {
-    const log = this.node(brokerId).logs?.partition(TOPIC, 0);
-    return (log?.epochEntries ?? []).map(({ epoch, startOffset }) => `${epoch}@${startOffset}`).join(" ");
+    return (this.node(brokerId).log?.epochEntries ?? [])
+      .map(({ epoch, startOffset }) => `${epoch}@${startOffset}`)
+      .join(" ");
   }
 
   wait(ms: number): Promise<void> {
     return new Promise((resolve) => this.kernel.schedule(ms * 1000, "test.wait", resolve));
   }
 
-  /** Waits for a condition, in virtual time. @throws Error after 120 virtual seconds */
-  async until(what: string, condition: () => boolean): Promise<void> {
-    for (let turn = 0; turn < 24_000; turn += 1) {
+  /** Waits for a condition, in virtual time. @throws Error when it does not come in time */
+  async until(what: string, condition: () => boolean, timeoutMs = 120_000): Promise<void> {
+    const deadlineUs = this.kernel.nowUs + timeoutMs * 1000;
+    for (let stepMs = 5; this.kernel.nowUs < deadlineUs; stepMs = Math.min(stepMs + 1, 50)) {
       if (condition()) return;
-      await this.wait(5);
+      await this.wait(stepMs);
     }
-    const views = [...this.nodes.values()].map(
-      ({ brokerId, manager }) => `${brokerId}: ${JSON.stringify(manager?.describe() ?? "down")}`,
-    );
-    throw new Error(
-      `never: ${what}\n${views.join("\n")}\n${JSON.stringify(this.controller?.state)}\n${JSON.stringify(this.failures)}`,
-    );
+    throw new Error(`never: ${what}\n${this.describe()}`);
   }
 
-  /** Waits until all live brokers hold the same log and the ISR is whole. */
-  async converged(): Promise<void> {
-    await this.until("the replicas agree", () => {
-      const leader = this.leader();
-      if (leader === undefined) return false;
-      const running = [...this.nodes.values()].filter(({ manager }) => manager !== undefined);
-      const views = running.map(({ manager }) => manager?.partition({ topic: TOPIC, partition: 0 }));
-      const isr = this.controller?.state.partitions[0]?.isr ?? [];
-      const end = views[0]?.log.logEndOffset;
+  /** Everything about everybody, for messages. */
+  describe(): string {
+    const views = [...this.nodes.values()].map(
+      ({ brokerId, manager, isRunning }) =>
+        `${brokerId}: ${JSON.stringify(manager?.describe() ?? (isRunning ? "opening" : "down"))}`,
+    );
+    return `${views.join("\n")}\n${JSON.stringify(this.controller?.state ?? "no controller")}\n${JSON.stringify(this.failures)}`;
+  }
+
+  /** Waits until all live brokers hold the same log, committed to its end, and the ISR is whole. */
+  async converged(timeoutMs?: number): Promise<void> {
+    const agree = (): boolean => {
+      if (this.leader() === undefined) return false;
+      const running = [...this.nodes.values()].filter(({ isRunning }) => isRunning);
+      const end = running[0]?.log?.logEndOffset;
       return (
-        isr.length === running.length &&
-        views.every((view) => view?.log.logEndOffset === end && view.highWatermark === end)
+        this.decided?.isr.length === running.length &&
+        running.every(({ log, partition }) => log?.logEndOffset === end && partition?.highWatermark === end)
       );
-    });
+    };
+    await this.until("the replicas agree", agree, timeoutMs);
   }
 
   #drop(node: Node): void {
-    this.network.detach(node.brokerId);
+    node.clock?.die();
+    node.clock = undefined;
+    node.peer = undefined;
     node.manager = undefined;
     node.logs = undefined;
   }
 
-  #environment(brokerId: number): SimulatedEnvironment {
-    return new SimulatedEnvironment({
-      seed: this.#options.seed * 101 + brokerId,
-      kernel: this.kernel,
-      mode: "kernel",
-      latency: { minUs: 10, maxUs: 500 },
-      disk: { keepsHistory: false },
-    });
+  #losingAll(node: Node): SimulatedEnvironment {
+    const { random, files } = node.environment;
+    const [image] = enumerateCrashImages(files.crashPoint(), "ordered-prefix");
+    if (image === undefined) throw new Error("there is always an outcome");
+    node.environment.crashProcess();
+    const completion = new KernelCompletion(this.kernel, random, DISK_LATENCY);
+    const disk = SimulatedDisk.fromImage(image, { random, completion, keepsHistory: false });
+    return this.#environment(node.brokerId, disk, random);
+  }
+
+  #environment(nodeId: number, disk?: SimulatedDisk, random?: SimulatedRandom): SimulatedEnvironment {
+    return new SimulatedEnvironment(
+      {
+        seed: this.options.seed * SEED_STRIDE + nodeId,
+        kernel: this.kernel,
+        mode: "kernel",
+        latency: DISK_LATENCY,
+        disk: { keepsHistory: false },
+      },
+      disk,
+      random,
+    );
   }
 }
 
-export { PeerError };
+export function addressOf(nodeId: number): PeerAddress {
+  return { nodeId, host: `node-${nodeId}`, port: 9092 };
+}
+
+/** One batch of text values without compression. */
+export function textBatch(values: readonly string[], producer?: { id: number; sequence: number }): Uint8Array {
+  const ids =
+    producer === undefined ? {} : { producerId: producer.id, producerEpoch: 0, baseSequence: producer.sequence };
+  return encodeBatch(
+    values.map((value) => ({ key: null, value: new TextEncoder().encode(value), timestamp: 1 })),
+    ids,
+  );
+}
+
+/** `offset:value` of every record in a log. */
+export async function recordsOf(log: PartitionLog): Promise<string[]> {
+  const records: string[] = [];
+  for (let next: number = log.logStartOffset; next < log.logEndOffset;) {
+    const { bytes } = await log.read({ fromOffset: toOffset(next), maxBytes: 1 << 20 });
+    const before = next;
+    for (let at = 0; at < bytes.length;) {
+      const scan = scanBatch(bytes, at);
+      if (scan.type !== "batch") break;
+      for (const record of decodeRecords(scan.header, recordsSection(bytes, scan.header))) {
+        if (record.offset >= before)
+          records.push(`${record.offset}:${new TextDecoder().decode(record.value ?? new Uint8Array(0))}`);
+      }
+      next = scan.header.lastOffset + 1;
+      at += scan.header.sizeInBytes;
+    }
+    if (next === before) break;
+  }
+  return records;
+}

@@ -31,3 +31,6 @@ export { SimulatedRandom } from "./random.ts";
 export { SimulatedState, STATE_PATH } from "./state.ts";
 export { DiskImage } from "./volume.ts";
 export { POISON, SimulatedWorkerPool } from "./worker-pool.ts";
+export { MutantApplication } from "./mutants/mutant.ts";
+export type { Mutant, MutantEdit } from "./mutants/mutant.ts";
+export { mutantOf, MUTANTS } from "./mutants/mutants.ts";

@@ -1,0 +1,380 @@
+import type { PartitionLog } from "@tidemark/log";
+import type { Partition } from "@tidemark/replica";
+import type { PartitionState } from "@tidemark/wire";
+import { scanBatch } from "@tidemark/wire";
+import type { Cluster, Node } from "./cluster.ts";
+import { BatchList, isDurable, ReplicaView } from "./replica-view.ts";
+import type { ViewedBatch } from "./replica-view.ts";
+
+/** A rule of the protocol was broken. `id` names it as the list below does. */
+export class Violation extends Error {
+  override readonly name = "Violation";
+  readonly id: string;
+
+  constructor(id: string, message: string) {
+    super(`${id}: ${message}`);
+    this.id = id;
+  }
+}
+
+interface Seen {
+  readonly node: Node;
+  readonly view: ReplicaView;
+  log: unknown;
+  role: unknown;
+  highWatermark: number;
+  leaderEpoch: number;
+  partitionEpoch: number;
+  /** Its machine lost what was not synced; until it has left the ISR nothing is demanded of it. */
+  lostTail: boolean;
+  /** What the next start has to find, after a crash. */
+  floor: number;
+}
+
+/**
+ * Looks at all replicas and the controller between any two events, from outside: logs are read from the simulated disks.
+ *
+ * | id | rule |
+ * |---|---|
+ * | S1 | a record, once below a leader's high watermark, is the same for ever and everywhere below a high watermark |
+ * | S2 | the same offset and epoch is the same batch with the same history, on all replicas, at all times |
+ * | S3 | one leader an epoch; epochs of a log, of a replica, of the epoch cache only grow |
+ * | S4 | members of the controller's ISR hold all that was ever committed |
+ * | S5 | a high watermark that moves is covered by the maximal ISR, and by no fewer than min.insync.replicas |
+ * | S6 | log start <= high watermark <= log end; a leader's high watermark never falls |
+ * | S7 | nothing below the high watermark that a replica knows is cut |
+ * | S8 | nothing that the leader has is cut |
+ * | S9 | the epoch cache names the epoch of every batch |
+ * | S12 | with flush `always`, what is acknowledged is on the disks of min.insync.replicas |
+ * | S13 | a start finds what a killed process had written, and what a lost machine had synced |
+ * | S15, S16 | a consumer reads what is committed |
+ * | S19 | who joins the ISR has reached the start of the leader's epoch |
+ * | S23 | the leader is in the ISR; partition epochs grow one by one |
+ * | S25 | a leader never takes a replica to be further than it is |
+ */
+export class Checker {
+  readonly committed = new BatchList();
+  readonly #cluster: Cluster;
+  readonly #seen: Seen[];
+  readonly #chains = new Map<string, number>();
+  readonly #leaders = new Map<number, number>();
+  #decided: PartitionState | undefined;
+  /** Looks that found something new. */
+  checks = 0;
+
+  constructor(cluster: Cluster) {
+    this.#cluster = cluster;
+    this.#seen = [...cluster.nodes.values()].map((node) => ({
+      node,
+      view: new ReplicaView(),
+      log: undefined,
+      role: undefined,
+      highWatermark: 0,
+      leaderEpoch: -1,
+      partitionEpoch: -1,
+      lostTail: false,
+      floor: 0,
+    }));
+    cluster.kernel.onEvent = () => this.check();
+  }
+
+  /** Digests of the logs as they lie on the disks, for comparing them. */
+  chains(): readonly (number | undefined)[] {
+    return this.#seen.map(({ view }) => view.chainAt(view.endOffset));
+  }
+
+  /** Whether a fault may hit this broker: another member of the ISR holds all that was committed, or nothing is lost. */
+  isAdmissible(brokerId: number, losesTail: boolean): boolean {
+    const { decided } = this.#cluster;
+    if (decided === undefined) return false;
+    const holders = decided.isr.filter((member) => this.#holdsCommitted(this.#of(member)));
+    const others = holders.filter((member) => member !== brokerId);
+    if (others.length > 0) return true;
+    return !losesTail && decided.isr.length === 1 && decided.isr[0] === brokerId;
+  }
+
+  /** To be called with every crash, before it. */
+  crashes(brokerId: number, losesTail: boolean): void {
+    const seen = this.#of(brokerId);
+    const isSafe = this.#cluster.options.log?.flush === "always";
+    const { log } = seen.node;
+    if (losesTail && !isSafe) {
+      seen.lostTail = true;
+      seen.floor = 0;
+    } else if (losesTail) seen.floor = Math.min(log?.flushedEndOffset ?? seen.floor, seen.view.endOffset);
+    else seen.floor = seen.view.endOffset;
+  }
+
+  /** An acknowledgement by all has arrived. */
+  acknowledged(batch: Uint8Array, baseOffset: number): void {
+    const scan = scanBatch(batch, 0);
+    if (scan.type !== "batch") throw new Error("a client sends whole batches");
+    const committed = this.committed.batchAt(baseOffset);
+    if (committed?.crc !== scan.header.crc)
+      throw new Violation("S1", `acknowledged at ${baseOffset}, but not committed there`);
+    if (this.#cluster.options.log?.flush !== "always") return;
+    const copies = this.#seen.filter(({ node, view }) => {
+      const batchHere = view.batchAt(baseOffset);
+      return batchHere?.crc === committed.crc && isDurable(node.environment, batchHere);
+    });
+    if (copies.length < (this.#cluster.options.minInsyncReplicas ?? 2))
+      throw new Violation("S12", `acknowledged at ${baseOffset} with ${copies.length} durable copies`);
+  }
+
+  /** A consumer was given these bytes. */
+  consumed(bytes: Uint8Array): void {
+    for (let at = 0; at < bytes.length;) {
+      const scan = scanBatch(bytes, at);
+      if (scan.type !== "batch") return;
+      const { baseOffset, crc, partitionLeaderEpoch } = scan.header;
+      const committed = this.committed.batchAt(baseOffset);
+      if (committed?.crc !== crc || committed.epoch !== partitionLeaderEpoch)
+        throw new Violation(
+          "S16",
+          `a consumer read ${baseOffset}@${partitionLeaderEpoch}, which is not committed (but ${committed?.baseOffset}@${committed?.epoch} of ${this.committed.endOffset})`,
+        );
+      at += scan.header.sizeInBytes;
+    }
+  }
+
+  check(): void {
+    let isNew = this.#cluster.decided !== this.#decided;
+    for (const seen of this.#seen) if (this.#hasMoved(seen)) isNew = true;
+    if (!isNew) return;
+    this.checks += 1;
+    for (const seen of this.#seen) this.#followLog(seen);
+    for (const seen of this.#seen) this.#checkReplica(seen);
+    for (const seen of this.#seen) this.#checkBelowHighWatermark(seen);
+    this.#checkController();
+    this.#checkRemotes();
+  }
+
+  #hasMoved({ node, view, log, role, highWatermark, leaderEpoch }: Seen): boolean {
+    const { partition } = node;
+    return (
+      node.log !== log ||
+      (node.log?.logEndOffset ?? view.endOffset) !== view.endOffset ||
+      roleOf(partition) !== role ||
+      (partition?.highWatermark ?? highWatermark) !== highWatermark ||
+      (partition?.leaderEpoch ?? leaderEpoch) !== leaderEpoch
+    );
+  }
+
+  // ---- logs ----------------------------------------------------------------------------------------------------------
+
+  #followLog(seen: Seen): void {
+    const { view } = seen;
+    const { log } = seen.node;
+    if (log === undefined) {
+      seen.log = undefined;
+      return;
+    }
+    if (log !== seen.log) this.#startedOn(seen);
+    seen.log = log;
+    if (log.logEndOffset < view.endOffset) this.#wasCut(seen, view.cutTo(log.logEndOffset), log.logEndOffset);
+    this.#readOn(seen, log);
+    if (view.endOffset !== log.logEndOffset)
+      throw new Violation("S6", `${nameOf(seen)}: log end ${log.logEndOffset} is inside a batch`);
+  }
+
+  #readOn(seen: Seen, log: PartitionLog): void {
+    const { view, node } = seen;
+    let before = view.batches.at(-1);
+    for (const batch of view.readTo(log.logEndOffset, log, node.environment)) {
+      this.#checkBatch(seen, batch, before);
+      before = batch;
+    }
+  }
+
+  #startedOn(seen: Seen): void {
+    const { view, floor } = seen;
+    const { log } = seen.node;
+    if (log === undefined) return;
+    const before = view.chainAt(floor);
+    view.cutTo(0);
+    this.#readOn(seen, log);
+    if (view.chainAt(floor) !== before)
+      throw new Violation("S13", `${nameOf(seen)} had everything below ${floor}, and starts with ${log.logEndOffset}`);
+    seen.floor = 0;
+  }
+
+  #wasCut(seen: Seen, gone: readonly ViewedBatch[], toOffset: number): void {
+    if (toOffset < seen.highWatermark)
+      throw new Violation("S7", `${nameOf(seen)} cut to ${toOffset}, below its high watermark ${seen.highWatermark}`);
+    const { partition } = seen.node;
+    if (partition?.leaderState !== undefined)
+      throw new Violation("S8", `${nameOf(seen)} leads, and cut to ${toOffset}`);
+    const follower = partition?.followerState;
+    if (follower === undefined) return;
+    const leader = this.#of(follower.leaderId);
+    const leading = leader.node.partition?.leaderState;
+    if (leading?.leaderEpoch !== follower.leaderEpoch) return;
+    const lost = gone.find(({ baseOffset, chain }) => leader.view.batchAt(baseOffset)?.chain === chain);
+    if (lost !== undefined)
+      throw new Violation("S8", `${nameOf(seen)} cut ${lost.baseOffset}@${lost.epoch}, which its leader has`);
+  }
+
+  #checkBatch(seen: Seen, batch: ViewedBatch, before: ViewedBatch | undefined): void {
+    const { baseOffset, epoch, chain } = batch;
+    const key = `${baseOffset}@${epoch}`;
+    const known = this.#chains.get(key);
+    if (known === undefined) this.#chains.set(key, chain);
+    else if (known !== chain)
+      throw new Violation("S2", `${nameOf(seen)} holds ${key} with another content or history than others`);
+    if (before !== undefined && before.epoch > epoch)
+      throw new Violation("S3", `${nameOf(seen)} holds ${key} behind epoch ${before.epoch}`);
+    if (before !== undefined && before.lastOffset + 1 !== baseOffset)
+      throw new Violation("S2", `${nameOf(seen)} has a gap before ${key}`);
+    const entries = seen.node.log?.epochEntries ?? [];
+    const entry = entries.findLast(({ startOffset }) => startOffset <= baseOffset);
+    if (entry?.epoch !== epoch)
+      throw new Violation("S9", `${nameOf(seen)}: the epoch cache says ${entry?.epoch} for ${key}`);
+    const isGrowing = entries.every(
+      ({ epoch: at, startOffset }, index) =>
+        index === 0 || (at > (entries[index - 1]?.epoch ?? 0) && startOffset > (entries[index - 1]?.startOffset ?? 0)),
+    );
+    if (!isGrowing) throw new Violation("S3", `${nameOf(seen)}: epoch cache ${JSON.stringify(entries)}`);
+  }
+
+  // ---- replicas ------------------------------------------------------------------------------------------------------
+
+  #checkReplica(seen: Seen): void {
+    const { partition } = seen.node;
+    if (partition === undefined) {
+      seen.role = undefined;
+      seen.leaderEpoch = -1;
+      seen.partitionEpoch = -1;
+      seen.highWatermark = 0;
+      return;
+    }
+    const { highWatermark, leaderEpoch, leaderState } = partition;
+    const { logStartOffset, logEndOffset } = partition.log;
+    if (!(logStartOffset <= highWatermark && highWatermark <= logEndOffset))
+      throw new Violation("S6", `${nameOf(seen)}: ${logStartOffset} <= ${highWatermark} <= ${logEndOffset}`);
+    const partitionEpoch = leaderState?.partitionEpoch ?? partition.state?.partitionEpoch ?? -1;
+    if (leaderEpoch < seen.leaderEpoch) throw new Violation("S3", `${nameOf(seen)}: leader epoch fell`);
+    if (leaderState !== undefined) this.#checkLeader(seen, leaderState);
+    seen.role = roleOf(partition);
+    seen.leaderEpoch = leaderEpoch;
+    seen.partitionEpoch = partitionEpoch;
+    seen.highWatermark = highWatermark;
+  }
+
+  #checkLeader(seen: Seen, leader: NonNullable<Partition["leaderState"]>): void {
+    const { brokerId } = seen.node;
+    const known = this.#leaders.get(leader.leaderEpoch);
+    this.#leaders.set(leader.leaderEpoch, brokerId);
+    if (known !== undefined && known !== brokerId)
+      throw new Violation("S3", `epoch ${leader.leaderEpoch} is led by ${known} and ${brokerId}`);
+    const isSameLeadership = leader === seen.role;
+    if (isSameLeadership && leader.highWatermark < seen.highWatermark)
+      throw new Violation("S6", `${nameOf(seen)}: high watermark fell to ${leader.highWatermark}`);
+    if (isSameLeadership ? leader.highWatermark > seen.highWatermark : leader.highWatermark > this.committed.endOffset)
+      this.#checkAdvance(seen, leader);
+    for (const batch of seen.view.from(this.committed.endOffset)) {
+      if (batch.baseOffset < this.committed.endOffset || batch.lastOffset >= leader.highWatermark) break;
+      this.committed.batches.push(batch);
+    }
+  }
+
+  #checkAdvance(seen: Seen, leader: NonNullable<Partition["leaderState"]>): void {
+    const { highWatermark, isrState } = leader;
+    const members = isrState.type === "pendingExpand" ? [...isrState.isr, isrState.adding] : isrState.isr;
+    if (isrState.isr.length < leader.effectiveMinIsr)
+      throw new Violation("S5", `${nameOf(seen)}: high watermark moved under min ISR`);
+    const chain = seen.view.chainAt(highWatermark);
+    for (const member of members) {
+      const replica = this.#of(member);
+      if (replica.lostTail || replica.view.chainAt(highWatermark) === chain) continue;
+      throw new Violation("S5", `${nameOf(seen)}: high watermark ${highWatermark}, but ${member} does not hold it`);
+    }
+  }
+
+  #checkBelowHighWatermark(seen: Seen): void {
+    const { partition } = seen.node;
+    if (partition === undefined) return;
+    const { highWatermark } = partition;
+    const chain = seen.view.chainAt(highWatermark);
+    if (chain === undefined)
+      throw new Violation("S6", `${nameOf(seen)}: high watermark ${highWatermark} is inside a batch`);
+    if (chain !== this.committed.chainAt(highWatermark))
+      throw new Violation(
+        "S1",
+        `${nameOf(seen)}: below its high watermark ${highWatermark} lies what was not committed (committed: ${this.committed.endOffset})`,
+      );
+    const isTrueLeader =
+      partition.leaderState !== undefined && partition.leaderEpoch === this.#cluster.decided?.leaderEpoch;
+    if (isTrueLeader && !this.#holdsCommitted(seen))
+      throw new Violation(
+        "S1",
+        `${nameOf(seen)} leads and lacks committed records (${seen.view.endOffset} of ${this.committed.endOffset})`,
+      );
+  }
+
+  #holdsCommitted({ view, lostTail }: Seen): boolean {
+    const end = this.committed.endOffset;
+    return !lostTail && view.chainAt(end) === this.committed.chainAt(end);
+  }
+
+  // ---- the controller ------------------------------------------------------------------------------------------------
+
+  #checkController(): void {
+    const before = this.#decided;
+    const decided = this.#cluster.decided;
+    if (decided === undefined) return;
+    this.#decided = decided;
+    for (const seen of this.#seen) if (!decided.isr.includes(seen.node.brokerId)) seen.lostTail = false;
+    if (decided.leader >= 0 && !decided.isr.includes(decided.leader))
+      throw new Violation("S23", `leader ${decided.leader} is not in the ISR ${decided.isr.join()}`);
+    for (const member of decided.isr) {
+      const seen = this.#of(member);
+      if (!seen.lostTail && !this.#holdsCommitted(seen))
+        throw new Violation("S4", `${nameOf(seen)} is in the ISR and lacks committed records`);
+    }
+    if (before === undefined || before === decided) return;
+    if (decided.partitionEpoch < before.partitionEpoch || decided.leaderEpoch < before.leaderEpoch)
+      throw new Violation("S23", `epochs fell: ${JSON.stringify(before)} to ${JSON.stringify(decided)}`);
+    if (decided.leaderEpoch !== before.leaderEpoch) return;
+    for (const member of decided.isr) if (!before.isr.includes(member)) this.#checkJoined(this.#of(member), decided);
+  }
+
+  #checkJoined(seen: Seen, decided: PartitionState): void {
+    const leader = this.#of(decided.leader).node.partition?.leaderState;
+    if (leader?.leaderEpoch !== decided.leaderEpoch || seen.lostTail || seen.node.log === undefined) return;
+    if (seen.view.endOffset < leader.epochStartOffset)
+      throw new Violation(
+        "S19",
+        `${nameOf(seen)} joins with ${seen.view.endOffset}, the epoch began at ${leader.epochStartOffset}`,
+      );
+  }
+
+  #checkRemotes(): void {
+    for (const { node } of this.#seen) {
+      const leader = node.partition?.leaderState;
+      for (const { brokerId, brokerEpoch, logEndOffset } of leader?.replicas ?? []) {
+        const seen = this.#of(brokerId);
+        // What an earlier process of the broker told does not count any more: it is not the one that is registered.
+        if (brokerEpoch !== seen.node.manager?.brokerEpoch) continue;
+        const follower = seen.node.partition?.followerState;
+        if (follower?.leaderEpoch !== leader?.leaderEpoch || seen.lostTail) continue;
+        if ((logEndOffset ?? 0) > seen.view.endOffset)
+          throw new Violation("S25", `${node.brokerId} takes ${nameOf(seen)} to be at ${logEndOffset}`);
+      }
+    }
+  }
+
+  #of(brokerId: number): Seen {
+    const seen = this.#seen.find(({ node }) => node.brokerId === brokerId);
+    if (seen === undefined) throw new Error(`no broker ${brokerId}`);
+    return seen;
+  }
+}
+
+/** Identity of what a partition is at present. */
+function roleOf(partition: Partition | undefined): unknown {
+  return partition?.leaderState ?? partition?.followerState ?? partition?.role;
+}
+
+function nameOf({ node }: Seen): string {
+  return `broker ${node.brokerId}`;
+}

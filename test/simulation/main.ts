@@ -1,0 +1,29 @@
+// Runs random histories: `node --import tsx --conditions=tidemark-source test/simulation/main.ts FIRST COUNT [MUTANT]`.
+// One line a seed with -v in the environment (VERBOSE=1), a summary at the end; exit 1 when a seed failed.
+import { simulate } from "./simulate.ts";
+
+const first = Number(process.argv[2] ?? 1);
+const count = Number(process.argv[3] ?? 100);
+const cpuStart = process.cpuUsage();
+const totals = new Map<string, number>();
+let failed = 0;
+let virtualMs = 0;
+for (let seed = first; seed < first + count; seed += 1) {
+  const report = await simulate(seed);
+  virtualMs += report.virtualMs;
+  for (const [name, value] of Object.entries(report.faults)) totals.set(name, (totals.get(name) ?? 0) + value);
+  for (const name of ["acknowledged", "sends", "reads", "truncations", "leaderEpochs", "events", "checks"] as const)
+    totals.set(name, (totals.get(name) ?? 0) + report[name]);
+  if (process.env["VERBOSE"] === "1") console.log(JSON.stringify(report));
+  if (report.failure !== undefined) {
+    failed += 1;
+    console.log(`seed ${seed} FAILED: ${report.failure.slice(0, 3000)}`);
+  }
+}
+const cpu = process.cpuUsage(cpuStart);
+const cpuSeconds = (cpu.user + cpu.system) / 1e6;
+console.log(
+  `${count} seeds from ${first}, ${failed} failed; ${(virtualMs / 1000).toFixed(0)} virtual seconds in ${cpuSeconds.toFixed(1)} CPU seconds`,
+);
+console.log(JSON.stringify(Object.fromEntries(totals)));
+if (failed > 0) process.exitCode = 1;

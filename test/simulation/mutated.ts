@@ -1,0 +1,49 @@
+import { fileURLToPath } from "node:url";
+import type { Mutant } from "@tidemark/simulator";
+import { MutantApplication } from "@tidemark/simulator";
+import { createServer } from "vite";
+
+const ROOT = fileURLToPath(new URL("../..", import.meta.url));
+
+/**
+ * Loads a module of this folder, and all sources that it needs, once more with a mutant in them, and hands it to `use`.
+ * @param file its name in this folder
+ * @throws Error when a place of the mutant is gone or was not loaded
+ */
+export async function withMutant<Module, Result>(
+  mutant: Mutant,
+  file: string,
+  use: (module: Module) => Promise<Result>,
+): Promise<Result> {
+  const application = new MutantApplication(mutant);
+  const conditions = ["tidemark-source"];
+  const server = await createServer({
+    configFile: false,
+    root: ROOT,
+    logLevel: "error",
+    appType: "custom",
+    server: { middlewareMode: true, hmr: false, ws: false, watch: null },
+    optimizeDeps: { noDiscovery: true, include: [] },
+    resolve: { conditions },
+    ssr: {
+      resolve: {
+        conditions: [...conditions, "module", "node", "development|production"],
+        externalConditions: [...conditions, "node"],
+      },
+    },
+    plugins: [
+      {
+        name: "tidemark:mutant",
+        enforce: "pre",
+        transform: (source, id) => application.apply(id.split("?")[0] ?? id, source),
+      },
+    ],
+  });
+  try {
+    const module = (await server.ssrLoadModule(`${ROOT}test/simulation/${file}`)) as Module;
+    application.assertComplete();
+    return await use(module);
+  } finally {
+    await server.close();
+  }
+}

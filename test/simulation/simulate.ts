@@ -1,0 +1,299 @@
+import { startMessageSwarm } from "@tidemark/simulator";
+import { Checker, Violation } from "./checker.ts";
+import { Consumer, Producer } from "./client.ts";
+import { Cluster, CONTROLLER_ID, NAME, recordsOf } from "./cluster.ts";
+import type { Node } from "./cluster.ts";
+import type { Fault, Plan } from "./plan.ts";
+import { planOf } from "./plan.ts";
+
+/** What became of one seed. */
+export interface SeedReport {
+  readonly seed: number;
+  /** `undefined`: nothing was wrong. */
+  readonly failure: string | undefined;
+  readonly traceHash: number;
+  readonly virtualMs: number;
+  readonly events: number;
+  readonly checks: number;
+  /** Batches acknowledged by all, and requests sent for them. */
+  readonly acknowledged: number;
+  readonly sends: number;
+  readonly reads: number;
+  readonly truncations: number;
+  readonly leaderEpochs: number;
+  /** Faults by type; those that no protocol could survive are not made, and counted as skipped. */
+  readonly faults: Readonly<Record<string, number>>;
+}
+
+/** Time that everything gets, once the faults are over, to come to rest. */
+const CONVERGENCE_MS = 120_000;
+
+/** Runs the history of a seed. Never rejects. */
+export async function simulate(seed: number, plan: Plan = planOf(seed)): Promise<SeedReport> {
+  const run = new Run(plan);
+  let failure: string | undefined;
+  try {
+    await run.cluster.run(() => run.body());
+  } catch (error) {
+    failure = error instanceof Violation ? error.message : String((error as Error).stack ?? error);
+  }
+  const { kernel, truncations } = run.cluster;
+  const sum = (values: readonly number[]): number => values.reduce((total, value) => total + value, 0);
+  return {
+    seed,
+    failure,
+    traceHash: kernel.traceHash,
+    virtualMs: Math.floor(kernel.nowUs / 1000),
+    events: kernel.eventCount,
+    checks: run.checker.checks,
+    acknowledged: sum(run.producers.map(({ acknowledged }) => acknowledged.length)),
+    sends: sum(run.producers.map(({ sends }) => sends)),
+    reads: run.consumer.reads,
+    truncations: truncations.length,
+    leaderEpochs: run.leaderEpochs,
+    faults: Object.fromEntries(run.counts),
+  };
+}
+
+class Run {
+  readonly cluster: Cluster;
+  readonly checker: Checker;
+  readonly producers: readonly Producer[];
+  readonly consumer: Consumer;
+  readonly counts = new Map<string, number>();
+  leaderEpochs = 0;
+  readonly #plan: Plan;
+  #isOver = false;
+  #isDone = false;
+
+  constructor(plan: Plan) {
+    this.#plan = plan;
+    this.cluster = new Cluster(plan.cluster);
+    this.checker = new Checker(this.cluster);
+    this.producers = plan.producers.map((options) => new Producer(this.cluster, this.checker, options));
+    this.consumer = new Consumer(this.cluster, this.checker);
+  }
+
+  async body(): Promise<void> {
+    const { cluster, producers, consumer } = this;
+    await cluster.startAll();
+    let before = "";
+    if (process.env["TRACE"] === "1") {
+      const look = (): void => {
+        const now = JSON.stringify(cluster.decided);
+        if (now !== before) this.#trace("decided");
+        before = now;
+        cluster.kernel.schedule(1000, "trace", look);
+      };
+      look();
+    }
+    const clients = Promise.all(producers.map((producer) => this.#guard(producer.run())));
+    const reading = this.#guard(consumer.run(200));
+    const swarm = this.#plan.hasMessageFaults ? startMessageSwarm(cluster.network) : undefined;
+    const startMs = cluster.kernel.nowUs / 1000;
+    for (const fault of this.#plan.faults) {
+      await cluster.wait(Math.max(0, startMs + fault.atMs - cluster.kernel.nowUs / 1000));
+      this.#strike(fault);
+    }
+    await cluster.wait(Math.max(0, startMs + this.#plan.durationMs - cluster.kernel.nowUs / 1000));
+    this.#isOver = true;
+    swarm?.stop();
+    for (const [name, count] of swarm?.counts ?? []) this.counts.set(name, count);
+    await this.#repair();
+    void this.#guard(this.#operate());
+    for (const producer of producers) producer.stop();
+    consumer.stop();
+    await this.#within("all batches are acknowledged", clients);
+    await reading;
+    await cluster.converged(CONVERGENCE_MS);
+    this.#isDone = true;
+    this.leaderEpochs = cluster.decided?.leaderEpoch ?? -1;
+    await this.#verify();
+  }
+
+  // ---- faults --------------------------------------------------------------------------------------------------------
+
+  #strike(fault: Fault): void {
+    const { cluster } = this;
+    if (fault.type === "killController") {
+      if (cluster.controller === undefined) return this.#count("skipped");
+      this.#count(fault.type);
+      cluster.killController();
+      return this.#later(fault.restartAfterMs, () => void this.#guard(cluster.startController()));
+    }
+    const brokerId = fault.target === "leader" ? (cluster.decided?.leader ?? -1) : fault.target;
+    const node = cluster.nodes.get(brokerId);
+    if (node === undefined || !this.#isPossible(fault, brokerId)) return this.#count("skipped");
+    this.#count(fault.type);
+    this.#trace(`${fault.type} ${brokerId}`);
+    switch (fault.type) {
+      case "kill":
+        this.checker.crashes(brokerId, false);
+        void this.#guard(cluster.kill(brokerId, fault));
+        return this.#restartLater(brokerId, fault.restartAfterMs);
+      case "powerCut":
+        this.checker.crashes(brokerId, true);
+        void this.#guard(cluster.powerCut(brokerId, fault.loss, fault));
+        return this.#restartLater(brokerId, fault.restartAfterMs);
+      case "shutDown":
+        void this.#guard(this.#shutDown(brokerId, fault.restartAfterMs));
+        return;
+      case "pause":
+        cluster.pause(brokerId);
+        return this.#later(fault.durationMs, () => cluster.resume(brokerId));
+      case "holdBack": {
+        const { manager } = node;
+        manager?.pauseFetching();
+        return this.#later(fault.durationMs, () => manager?.resumeFetching());
+      }
+      case "cutOff":
+        this.#cutOff(brokerId, fault);
+        return this.#later(fault.durationMs, () => cluster.network.heal());
+      default:
+        return fault satisfies never;
+    }
+  }
+
+  #isPossible(fault: Fault, brokerId: number): boolean {
+    const node = this.cluster.node(brokerId);
+    switch (fault.type) {
+      case "kill":
+        return node.isRunning && this.checker.isAdmissible(brokerId, false);
+      case "powerCut": {
+        // A machine that stands still may lose its power too.
+        const losesTail = this.#plan.cluster.log?.flush !== "always";
+        return this.checker.isAdmissible(brokerId, losesTail);
+      }
+      case "shutDown":
+        return node.manager !== undefined && this.checker.isAdmissible(brokerId, false);
+      default:
+        return node.isRunning;
+    }
+  }
+
+  async #shutDown(brokerId: number, restartAfterMs: number): Promise<void> {
+    const node = this.cluster.node(brokerId);
+    const { incarnation } = node;
+    // The floor is what it has by the time it is down; that is looked at with every event until then.
+    await this.cluster.shutDown(brokerId);
+    if (node.incarnation === incarnation && !node.isRunning) this.#restartLater(brokerId, restartAfterMs);
+  }
+
+  #cutOff(brokerId: number, fault: Fault & { type: "cutOff" }): void {
+    const { network } = this.cluster;
+    for (const other of network.nodes) {
+      if (other === brokerId) continue;
+      if (fault.from === "brokers" && other === CONTROLLER_ID) continue;
+      if (fault.from === "controller" && other !== CONTROLLER_ID) continue;
+      if (fault.direction !== "hear") network.cut(brokerId, other);
+      if (fault.direction !== "send") network.cut(other, brokerId);
+    }
+  }
+
+  #restartLater(brokerId: number, afterMs: number): void {
+    this.#later(this.#isOver ? 0 : afterMs, () => void this.#guard(this.cluster.start(brokerId)));
+  }
+
+  /** When the time of faults is over first, the repair does all of it. */
+  #later(afterMs: number, act: () => void): void {
+    const wasOver = this.#isOver;
+    this.cluster.kernel.schedule(afterMs * 1000, "test.later", () => {
+      if (this.#isOver === wasOver) act();
+    });
+  }
+
+  #trace(what: string): void {
+    if (process.env["TRACE"] !== "1") return;
+    const { decided, kernel } = this.cluster;
+    const isr = `${decided?.leader}/${decided?.leaderEpoch} isr ${decided?.isr.join()}`;
+    console.log(`${(kernel.nowUs / 1e6).toFixed(3)} ${what} | ${isr} | committed ${this.checker.committed.endOffset}`);
+  }
+
+  #count(name: string): void {
+    this.counts.set(name, (this.counts.get(name) ?? 0) + 1);
+  }
+
+  // ---- the end -------------------------------------------------------------------------------------------------------
+
+  async #repair(): Promise<void> {
+    const { cluster } = this;
+    cluster.network.heal();
+    if (cluster.controller === undefined) await cluster.startController();
+    for (const node of cluster.nodes.values()) {
+      cluster.resume(node.brokerId);
+      node.manager?.resumeFetching();
+      if (!node.isRunning) await cluster.start(node.brokerId);
+    }
+  }
+
+  /**
+   * The last member of the ISR may turn out to have lost its tail while others, fenced before, have all of it; or all machines lost
+   * power together, with flush `always`. The controller then trusts nobody, and an operator names the one with the longest log.
+   */
+  async #operate(): Promise<void> {
+    const { cluster } = this;
+    const nodes = [...cluster.nodes.values()];
+    while (!this.#isDone) {
+      await cluster.wait(500);
+      const isStuck = cluster.decided?.leader === -1 && cluster.decided.isr.length === 0;
+      if (!isStuck || nodes.some(({ partition }) => partition === undefined)) continue;
+      const latest = ({ log }: Node): number => log?.epochEntries.at(-1)?.epoch ?? -1;
+      const end = ({ log }: Node): number => log?.logEndOffset ?? 0;
+      const [best] = nodes.toSorted((first, second) => latest(second) - latest(first) || end(second) - end(first));
+      this.#count("unclean election");
+      await cluster.controller?.electUncleanly(NAME, best?.brokerId ?? -1);
+    }
+  }
+
+  async #verify(): Promise<void> {
+    const { cluster, checker } = this;
+    const [first, ...others] = checker.chains();
+    if (others.some((chain) => chain !== first)) throw new Violation("S24", "the logs differ at the end");
+    const unexpected = cluster.failures.find(({ reason }) => reason !== "FENCED_LEADER_EPOCH");
+    if (unexpected !== undefined)
+      throw new Violation("S22", `broker ${unexpected.brokerId} gave up: ${unexpected.reason}`);
+    const { log } = cluster.node(cluster.leader() ?? 1);
+    const records = log === undefined ? [] : await recordsOf(log);
+    const offsets = new Map<string, number>();
+    for (const record of records) {
+      const at = record.indexOf(":");
+      const value = record.slice(at + 1);
+      const id = value.split(":", 2).join(":");
+      const acks = this.#plan.producers.find((producer) => `${producer.id}` === id.split(":")[0])?.acks;
+      if (offsets.has(id) && acks === -1) throw new Violation("S17", `${id} is twice in the log`);
+      offsets.set(id, Number(record.slice(0, at)));
+    }
+    for (const { acknowledged } of this.producers) {
+      let last = -1;
+      for (const { baseOffset, values } of acknowledged) {
+        for (const [delta, value] of values.entries()) {
+          const offset = offsets.get(value.split(":", 2).join(":"));
+          if (offset !== baseOffset + delta)
+            throw new Violation("S1", `${value} was acknowledged at ${baseOffset + delta}, and is at ${offset}`);
+        }
+        if (baseOffset <= last) throw new Violation("S17", `acknowledged at ${baseOffset} after ${last}`);
+        last = baseOffset;
+      }
+    }
+  }
+
+  async #within(what: string, done: Promise<unknown>): Promise<void> {
+    let isDone = false;
+    const finish = async (): Promise<void> => {
+      await this.#guard(done);
+      isDone = true;
+    };
+    const finished = finish();
+    await this.cluster.until(what, () => isDone, CONVERGENCE_MS);
+    await finished;
+  }
+
+  /** What goes wrong beside the main course ends the run too. */
+  async #guard(work: Promise<unknown>): Promise<void> {
+    try {
+      await work;
+    } catch (error) {
+      this.cluster.kernel.fail(error);
+    }
+  }
+}
