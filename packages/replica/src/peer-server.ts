@@ -2,7 +2,7 @@ import type { ByteStream, Network, NetworkListener } from "@tidemark/base";
 import { encodeFrame, FrameDecoder } from "@tidemark/wire";
 import type { Frame, PeerHandler, PeerResponse } from "@tidemark/wire";
 
-/** Requests of one connection that are being answered. With as many the connection is not read until half of them are done. */
+/** Requests of one connection that are being answered. With as many the connection is not read until one of them is done. */
 export const SERVER_REQUESTS_IN_FLIGHT_MAX = 256;
 
 /** Bytes of answers that one peer does not take. Above it no more of its requests are read. */
@@ -171,7 +171,8 @@ class ServedConnection {
   #goOn(): void {
     if (this.#isOver || this.#isFull()) return;
     if (this.#waiting.length > 0) this.#admit();
-    if (!this.#isPaused || this.#inFlightCount > SERVER_REQUESTS_IN_FLIGHT_MAX / 2) return;
+    // At once, not at half: those in flight may be parked fetches, and what waits behind them may be what they are parked for.
+    if (!this.#isPaused || this.#isFull()) return;
     this.#isPaused = false;
     this.#stream.resume();
   }
