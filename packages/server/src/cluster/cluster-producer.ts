@@ -59,6 +59,8 @@ export class ClusterProducer {
   readonly #options: ClusterProducerOptions;
   #nextSequence = 0;
   #inFlight = 0;
+  /** Batches that failed once and are not acknowledged yet. */
+  #repeating = 0;
   readonly #waiting: (() => void)[] = [];
   /** Settles when the batch before the next one is acknowledged; rejects when it has failed. */
   #before: Promise<unknown> = Promise.resolve();
@@ -103,29 +105,36 @@ export class ClusterProducer {
   }
 
   async #deliver(batch: Uint8Array, before: Promise<unknown>): Promise<ProducedBatch> {
-    const { clock, deliveryTimeoutMs, retryBackoffMs } = this.#options;
+    const { clock, deliveryTimeoutMs, topic, partition } = this.#options;
     const deadlineMs = clock.monotonicMs() + deliveryTimeoutMs;
+    let isBehindAll = this.#repeating > 0 || this.#leader === undefined;
+    // While one is sent again those behind it could only be refused: they wait for it. Else they go side by side.
+    if (isBehindAll) await before;
     for (let attempts = 1; ; attempts += 1) {
       const leader = this.#leader;
       const answer = leader === undefined ? undefined : await this.#attempt(leader, batch);
-      if (answer?.error === "NONE") return { baseOffset: answer.baseOffset, lastOffset: answer.lastOffset, attempts };
+      if (answer?.error === "NONE") {
+        if (attempts > 1) this.#repeating -= 1;
+        return { baseOffset: answer.baseOffset, lastOffset: answer.lastOffset, attempts };
+      }
+      if (attempts === 1) this.#repeating += 1;
       const error = answer?.error ?? "NOT_LEADER_OR_FOLLOWER";
-      const { topic, partition } = this.#options;
       if (!RETRIABLE.has(error))
         throw new TidemarkError("KAFKA_STORAGE_ERROR", `${topic}-${partition} refuses a batch: ${error}`, {
           topic,
           partition,
         });
-      // The first attempts go side by side; again a batch is sent only behind the one before it.
+      const wasEarly = !isBehindAll && error === "OUT_OF_ORDER_SEQUENCE_NUMBER";
       await before;
+      isBehindAll = true;
       if (clock.monotonicMs() > deadlineMs)
         throw new TidemarkError(
           "REQUEST_TIMED_OUT",
           `${topic}-${partition} took no batch for ${deliveryTimeoutMs} ms: ${error}`,
           { topic, partition },
         );
-      if (leader !== undefined) await new Promise<void>((resolve) => clock.setTimer(retryBackoffMs, resolve));
-      await this.#findLeader(leader);
+      // The one before it had failed, and is in the log now: nothing else is wrong.
+      if (!wasEarly) await this.#lookForLeader(leader);
     }
   }
 
@@ -146,13 +155,15 @@ export class ClusterProducer {
     }
   }
 
-  /** Asks the controller who leads, unless somebody found another leader meanwhile. */
-  #findLeader(failed: PeerAddress | undefined): Promise<void> {
-    if (this.#leader !== failed) return Promise.resolve();
+  /** Asks the controller who leads, after a while, unless somebody found another leader meanwhile. */
+  async #lookForLeader(failed: PeerAddress | undefined): Promise<void> {
+    const { clock, retryBackoffMs } = this.#options;
+    if (failed !== undefined) await new Promise<void>((resolve) => clock.setTimer(retryBackoffMs, resolve));
+    if (this.#leader !== failed) return;
     this.#finding ??= this.#askController().finally(() => {
       this.#finding = undefined;
     });
-    return this.#finding;
+    await this.#finding;
   }
 
   async #askController(): Promise<void> {
