@@ -328,6 +328,8 @@ export class Partition {
     if (currentLeaderEpoch > this.leaderEpoch) return "UNKNOWN_LEADER_EPOCH";
     if (role.type !== "leader") return "NOT_LEADER_OR_FOLLOWER";
     if (fetcher === undefined || fetcher.replicaId < 0) return undefined;
+    // It may be a replica of a state that this leader has not heard of yet.
+    if (currentLeaderEpoch !== -1 && !role.state.assignment.includes(fetcher.replicaId)) return "UNKNOWN_LEADER_EPOCH";
     const verdict = role.state.judgeFetch({
       replicaId: fetcher.replicaId,
       brokerEpoch: fetcher.brokerEpoch,

@@ -1,0 +1,441 @@
+import { toLeaderEpoch } from "@tidemark/base";
+import { LogDirectory, PartitionLog } from "@tidemark/log";
+import { SimulatedEnvironment } from "@tidemark/simulator";
+import { encodeBatch, stampBatch } from "@tidemark/wire";
+import type { BrokerState, FetchPartition, PartitionState } from "@tidemark/wire";
+import { describe, expect, test } from "vitest";
+import { Partition } from "./partition.ts";
+import type { Fetcher, PartitionFetchResult, TruncationReport } from "./partition.ts";
+
+const BROKERS = new Map<number, BrokerState>(
+  [1, 2, 3].map((brokerId) => [
+    brokerId,
+    { brokerId, brokerEpoch: 100 + brokerId, host: "h", port: 1, isFenced: false },
+  ]),
+);
+
+function stateOf(more: Partial<PartitionState> = {}): PartitionState {
+  return {
+    number: 1,
+    topic: "orders",
+    partition: 0,
+    topicId: "id",
+    replicas: [1, 2],
+    isr: [1, 2],
+    leader: 1,
+    leaderEpoch: 5,
+    partitionEpoch: 1,
+    ...more,
+  };
+}
+
+function batch(values: readonly string[]): Uint8Array {
+  return encodeBatch(
+    values.map((value) => ({ key: null, value: new TextEncoder().encode(value), timestamp: 1 })),
+    {},
+  );
+}
+
+function stored(values: readonly string[], baseOffset: number, epoch: number): Uint8Array {
+  const bytes = batch(values);
+  stampBatch(bytes, 0, baseOffset, epoch);
+  return bytes;
+}
+
+/** Broker 1's replica of a partition on a simulated machine. */
+class Replica {
+  readonly environment = new SimulatedEnvironment({ seed: 1 });
+  readonly truncations: TruncationReport[] = [];
+  readonly failures: string[] = [];
+  readonly partition: Partition;
+  readonly log: PartitionLog;
+
+  private constructor(log: PartitionLog, environment: SimulatedEnvironment, highWatermark: number) {
+    this.environment = environment;
+    this.log = log;
+    this.partition = new Partition({
+      brokerId: 1,
+      brokerEpoch: () => 101,
+      log,
+      clock: environment.clock,
+      config: { replicaLagTimeMaxMs: 30_000, minInsyncReplicas: 1, countsFlushedEnds: false },
+      highWatermark,
+      brokers: () => BROKERS,
+      fetchBackoffMs: 1000,
+      events: {
+        alterPartition: () => undefined,
+        readyToAsk: () => undefined,
+        truncated: (report) => this.truncations.push(report),
+        failed: (_partition, reason) => this.failures.push(reason),
+      },
+    });
+  }
+
+  /** @param records epoch of each record, one batch each */
+  static async with(records: readonly number[], highWatermark = 0): Promise<Replica> {
+    const environment = new SimulatedEnvironment({ seed: 1 });
+    const { files, state, clock, workers } = environment;
+    await files.makeDirectory("log/orders-0");
+    const config = {
+      segmentBytes: 1 << 20,
+      indexIntervalBytes: 4096,
+      maxMessageBytes: 1 << 20,
+      flush: "none",
+    } as const;
+    const log = await PartitionLog.open({
+      files,
+      state,
+      clock,
+      workers,
+      directory: "log/orders-0",
+      topic: "orders",
+      partition: 0,
+      config,
+      wasCleanShutdown: false,
+      logDirectory: new LogDirectory("log"),
+    });
+    for (const [offset, epoch] of records.entries()) await log.appendAsFollower(stored([`r${offset}`], offset, epoch));
+    return new Replica(log, environment, highWatermark);
+  }
+
+  fetch(more: Partial<FetchPartition> = {}, fetcher: Partial<Fetcher> = {}): Promise<PartitionFetchResult> {
+    const request = {
+      topic: "orders",
+      partition: 0,
+      currentLeaderEpoch: 5,
+      fetchOffset: 0,
+      flushedEndOffset: 0,
+      lastFetchedEpoch: -1,
+      logStartOffset: 0,
+      maxBytes: 1 << 20,
+      ...more,
+    };
+    return this.partition.fetch(request, { replicaId: 2, brokerEpoch: 102, ...fetcher }, true);
+  }
+
+  epochEnd(leaderEpoch: number, currentLeaderEpoch = -1): string {
+    const answer = this.partition.offsetsForLeaderEpoch({
+      topic: "orders",
+      partition: 0,
+      currentLeaderEpoch,
+      leaderEpoch,
+    });
+    return answer.error === "NONE" ? `(${answer.leaderEpoch},${answer.endOffset})` : answer.error;
+  }
+}
+
+async function leader(
+  records: readonly number[],
+  more: Partial<PartitionState> = {},
+  highWatermark = 0,
+): Promise<Replica> {
+  const replica = await Replica.with(records, highWatermark);
+  await replica.partition.applyState(stateOf(more));
+  return replica;
+}
+
+describe("FN fencing", () => {
+  test("FN-01 a leader of epoch 5: the same epoch, a lower and a higher one; a replica must name one", async () => {
+    const replica = await leader([1, 1]);
+    const errors = [];
+    for (const currentLeaderEpoch of [5, 4, 6]) errors.push((await replica.fetch({ currentLeaderEpoch })).error);
+    expect(errors).toEqual(["NONE", "FENCED_LEADER_EPOCH", "UNKNOWN_LEADER_EPOCH"]);
+    // A consumer need not name one. Kafka lets replicas off too; here a replica that does not is no peer of ours.
+    expect((await replica.fetch({ currentLeaderEpoch: -1 }, { replicaId: -1 })).error).toBe("NONE");
+    expect((await replica.fetch({ currentLeaderEpoch: -1 })).error).toBe("INVALID_REQUEST");
+  });
+
+  test("FN-02 FN-04 a follower answers nobody: fenced first, then NOT_LEADER_OR_FOLLOWER", async () => {
+    const replica = await leader([1, 1], { leader: 2 });
+    const errors = [];
+    for (const currentLeaderEpoch of [-1, 5, 4, 6])
+      errors.push((await replica.fetch({ currentLeaderEpoch }, { replicaId: -1 })).error);
+    expect(errors).toEqual([
+      "NOT_LEADER_OR_FOLLOWER",
+      "NOT_LEADER_OR_FOLLOWER",
+      "FENCED_LEADER_EPOCH",
+      "UNKNOWN_LEADER_EPOCH",
+    ]);
+    expect((await replica.fetch({}, { replicaId: 3 })).error).toBe("NOT_LEADER_OR_FOLLOWER");
+  });
+
+  test("FN-05 FD-18 FD-19 a replica that is not assigned: the epoch is looked at first, and nothing is noted of it", async () => {
+    const replica = await leader([1, 1]);
+    const stranger = { replicaId: 3, brokerEpoch: 103 };
+    expect((await replica.fetch({}, stranger)).error).toBe("UNKNOWN_LEADER_EPOCH");
+    expect((await replica.fetch({ currentLeaderEpoch: 4 }, stranger)).error).toBe("FENCED_LEADER_EPOCH");
+    await replica.partition.applyState(stateOf({ replicas: [1, 2, 3], partitionEpoch: 2 }));
+    expect((await replica.fetch({}, stranger)).error).toBe("NONE");
+  });
+
+  test("IS-19 a fetch of an earlier incarnation is refused and is no progress", async () => {
+    const replica = await leader([1, 1]);
+    expect((await replica.fetch({ fetchOffset: 2, lastFetchedEpoch: 1 }, { brokerEpoch: 99 })).error).toBe(
+      "NOT_LEADER_OR_FOLLOWER",
+    );
+    expect(replica.partition.highWatermark).toBe(0);
+  });
+
+  test("FN-07 a parked fetch hears of the role change at once", async () => {
+    const replica = await leader([1, 1]);
+    const parked = replica.partition.whenMoved();
+    await replica.partition.applyState(stateOf({ leader: 2, leaderEpoch: 6, partitionEpoch: 2 }));
+    await parked.promise;
+    expect((await replica.fetch()).error).toBe("FENCED_LEADER_EPOCH");
+    expect((await replica.fetch({ currentLeaderEpoch: -1 }, { replicaId: -1 })).error).toBe("NOT_LEADER_OR_FOLLOWER");
+  });
+
+  test("FN-08 HW-22 a consumer sees up to the high watermark, a replica up to the log end", async () => {
+    const replica = await leader([1, 1, 1]);
+    expect((await replica.fetch({}, { replicaId: -1 })).bytes).toHaveLength(0);
+    const first = await replica.fetch({ fetchOffset: 2, lastFetchedEpoch: 1 });
+    expect([first.highWatermark, first.bytes.length > 0, replica.partition.highWatermark]).toEqual([0, true, 2]);
+    expect((await replica.fetch({}, { replicaId: -1 })).bytes.length).toBe(2 * stored(["r0"], 0, 1).length);
+    expect((await replica.fetch({ fetchOffset: 3, lastFetchedEpoch: 1 })).highWatermark).toBe(2);
+    expect(replica.partition.highWatermark).toBe(3);
+  });
+});
+
+describe("FD divergence on the leader", () => {
+  test("FD-02 FD-20 IS-28 a diverging fetch brings the epoch's end, no records, and is no progress", async () => {
+    const replica = await leader([1, 1, 4, 4]);
+    const before = replica.partition.leaderState?.digest();
+    const answer = await replica.fetch({ fetchOffset: 3, lastFetchedEpoch: 1 });
+    expect(answer).toMatchObject({
+      error: "NONE",
+      divergingEpoch: 1,
+      divergingEndOffset: 2,
+      highWatermark: 0,
+      logStartOffset: 0,
+      logEndOffset: 4,
+    });
+    expect(answer.bytes).toHaveLength(0);
+    expect(replica.partition.leaderState?.digest()).toBe(before);
+  });
+
+  test("FD-17 the epoch fence comes before everything else", async () => {
+    const replica = await leader([1, 1, 4, 4]);
+    const diverging = { fetchOffset: 3, lastFetchedEpoch: 1 };
+    expect((await replica.fetch({ ...diverging, currentLeaderEpoch: 4 })).error).toBe("FENCED_LEADER_EPOCH");
+    expect((await replica.fetch({ ...diverging, currentLeaderEpoch: 6 })).error).toBe("UNKNOWN_LEADER_EPOCH");
+  });
+
+  test("FD-22 a consumer that names its last epoch is told of a divergence too", async () => {
+    const replica = await leader([1, 1, 4, 4]);
+    expect(await replica.fetch({ fetchOffset: 3, lastFetchedEpoch: 1 }, { replicaId: -1 })).toMatchObject({
+      error: "NONE",
+      divergingEpoch: 1,
+      divergingEndOffset: 2,
+    });
+  });
+
+  test("FD-10 FD-24 an error carries no offsets", async () => {
+    const replica = await leader([1, 1]);
+    expect(await replica.fetch({ fetchOffset: 9 })).toMatchObject({
+      error: "OFFSET_OUT_OF_RANGE",
+      highWatermark: -1,
+      logStartOffset: -1,
+      logEndOffset: -1,
+    });
+  });
+});
+
+describe("OL OffsetsForLeaderEpoch", () => {
+  test("OL-01 OL-03 a follower: fenced first, then NOT_LEADER_OR_FOLLOWER", async () => {
+    const replica = await leader([1], { leader: 2 });
+    expect([-1, 5, 4, 6].map((current) => replica.epochEnd(1, current))).toEqual([
+      "NOT_LEADER_OR_FOLLOWER",
+      "NOT_LEADER_OR_FOLLOWER",
+      "FENCED_LEADER_EPOCH",
+      "UNKNOWN_LEADER_EPOCH",
+    ]);
+  });
+
+  test("OL-02 a leader of epoch 5", async () => {
+    const replica = await leader([1]);
+    expect([-1, 5, 4, 6].map((current) => replica.epochEnd(1, current))).toEqual([
+      "(1,1)",
+      "(1,1)",
+      "FENCED_LEADER_EPOCH",
+      "UNKNOWN_LEADER_EPOCH",
+    ]);
+  });
+
+  test("OL-05 OL-06 OL-09 the largest epoch at or below the one asked about, and its end", async () => {
+    const replica = await leader([0, 0, 0, 4, 4, 4], { leaderEpoch: 4 });
+    expect([4, 3, 5, 0, 1].map((epoch) => replica.epochEnd(epoch))).toEqual([
+      "(4,6)",
+      "(0,3)",
+      "(-1,-1)",
+      "(0,3)",
+      "(0,3)",
+    ]);
+  });
+
+  test("OL-07 the epoch in which it leads is known before any record of it", async () => {
+    const replica = await leader([0, 0, 5, 5], { leaderEpoch: 8 });
+    expect(replica.epochEnd(8)).toBe("(8,4)");
+  });
+
+  test("OL-10 no epoch, and one below all", async () => {
+    const replica = await leader([1, 1], { leaderEpoch: 5 });
+    expect([replica.epochEnd(-1), replica.epochEnd(0), replica.epochEnd(1, -2)]).toEqual([
+      "(-1,-1)",
+      "(0,0)",
+      "FENCED_LEADER_EPOCH",
+    ]);
+  });
+
+  test("OL-08 a failed replica answers KAFKA_STORAGE_ERROR, to fetches and produces too", async () => {
+    const replica = await leader([1]);
+    replica.environment.files.inject({
+      operation: ["write", "sync"],
+      path: /orders-0/,
+      code: "EIO",
+      count: Number.POSITIVE_INFINITY,
+    });
+    expect((await replica.partition.produce(batch(["x"]), { acks: 1, timeoutMs: 100, origin: "client" })).error).toBe(
+      "KAFKA_STORAGE_ERROR",
+    );
+    await replica.partition.applyState(stateOf({ leaderEpoch: 6, partitionEpoch: 2 }));
+    expect([
+      replica.partition.role,
+      replica.epochEnd(1),
+      (await replica.fetch({ currentLeaderEpoch: 6 })).error,
+    ]).toEqual(["failed", "KAFKA_STORAGE_ERROR", "KAFKA_STORAGE_ERROR"]);
+    expect(replica.failures).toHaveLength(1);
+  });
+});
+
+describe("MI produces on the shell", () => {
+  test("acks 1 answers after the append, acks -1 when the ISR has it, and nothing is appended for other acks", async () => {
+    const replica = await leader([1]);
+    const options = { timeoutMs: 1000, origin: "client" } as const;
+    expect(await replica.partition.produce(batch(["a"]), { acks: 1, ...options })).toMatchObject({
+      error: "NONE",
+      baseOffset: 1,
+    });
+    let isAnswered = false;
+    const waiting = replica.partition
+      .produce(batch(["b"]), { acks: -1, ...options })
+      .finally(() => (isAnswered = true));
+    await new Promise((resolve) => setTimeout(resolve, 1)); // The append is done, and waits for the ISR.
+    await replica.fetch({ fetchOffset: 2, lastFetchedEpoch: 5 });
+    expect([replica.log.logEndOffset, isAnswered]).toEqual([3, false]);
+    await replica.fetch({ fetchOffset: 3, lastFetchedEpoch: 5 });
+    expect(await waiting).toMatchObject({ error: "NONE", baseOffset: 2, lastOffset: 2 });
+    expect((await replica.partition.produce(batch(["c"]), { acks: 2, ...options })).error).toBe(
+      "INVALID_REQUIRED_ACKS",
+    );
+    expect(replica.log.logEndOffset).toBe(3);
+  });
+
+  test("MI-06 a produce that the ISR does not take in time is REQUEST_TIMED_OUT, with its offsets, and stays in the log", async () => {
+    const replica = await leader([1]);
+    await replica.environment.kernel.run(async () => {
+      const answer = await replica.partition.produce(batch(["a"]), { acks: -1, timeoutMs: 50, origin: "client" });
+      expect(answer).toMatchObject({ error: "REQUEST_TIMED_OUT", baseOffset: 1 });
+    });
+    expect(replica.log.logEndOffset).toBe(2);
+  });
+
+  test("MI-07 what waits when the leadership ends is answered NOT_LEADER_OR_FOLLOWER, with who leads", async () => {
+    const replica = await leader([1]);
+    const waiting = replica.partition.produce(batch(["a"]), { acks: -1, timeoutMs: 1000, origin: "client" });
+    await new Promise((resolve) => setTimeout(resolve, 1));
+    await replica.partition.applyState(stateOf({ leader: 2, leaderEpoch: 6, partitionEpoch: 2 }));
+    expect(await waiting).toMatchObject({ error: "NOT_LEADER_OR_FOLLOWER", leaderId: 2, leaderEpoch: 6 });
+  });
+});
+
+describe("following", () => {
+  test("a cut is made, told with its cause, and the next fetch goes on from there", async () => {
+    const replica = await leader([1, 1, 2, 2], { leader: 2, leaderEpoch: 3 }, 2);
+    const asked = replica.partition.takeRequest(0);
+    expect(asked).toMatchObject({ leaderId: 2, leaderEpoch: 3, request: { type: "epoch", leaderEpoch: 2 } });
+    if (asked === undefined) throw new Error("a follower asks");
+    await replica.partition.answered({
+      type: "epochAnswer",
+      request: asked.request,
+      error: "NONE",
+      leaderEpoch: 1,
+      endOffset: 2,
+      logStartOffset: 0,
+      logEndOffset: 2,
+      nowMs: 0,
+    });
+    expect(replica.log.logEndOffset).toBe(2);
+    expect(replica.truncations).toEqual([
+      {
+        topic: "orders",
+        partition: 0,
+        leaderEpoch: 3,
+        cause: "epochAnswer",
+        fromOffset: 4,
+        toOffset: 2,
+        highWatermark: 2,
+      },
+    ]);
+    expect(replica.partition.takeRequest(0)?.request).toMatchObject({
+      type: "fetch",
+      fetchOffset: 2,
+      lastFetchedEpoch: 1,
+    });
+  });
+
+  test("LG-22 of an answer only what the own leader epoch vouches for is appended", async () => {
+    const replica = await leader([1], { leader: 2, leaderEpoch: 3 });
+    const epoch = replica.partition.takeRequest(0);
+    if (epoch === undefined) throw new Error("a follower asks");
+    await replica.partition.answered({
+      type: "epochAnswer",
+      request: epoch.request,
+      error: "NONE",
+      leaderEpoch: 1,
+      endOffset: 9,
+      logStartOffset: 0,
+      logEndOffset: 9,
+      nowMs: 0,
+    });
+    const fetch = replica.partition.takeRequest(0);
+    if (fetch === undefined) throw new Error("a follower fetches");
+    const bytes = new Uint8Array([...stored(["a"], 1, 3), ...stored(["b"], 2, 4)]);
+    await replica.partition.answered({
+      type: "fetchAnswer",
+      request: fetch.request,
+      error: "NONE",
+      highWatermark: 9,
+      logStartOffset: 0,
+      logEndOffset: 9,
+      divergingEpoch: -1,
+      divergingEndOffset: -1,
+      bytes,
+      nowMs: 0,
+    });
+    expect([replica.log.logEndOffset, replica.partition.highWatermark]).toEqual([2, 2]);
+  });
+
+  test("IS-26 a state older than known changes nothing", async () => {
+    const replica = await leader([1], { partitionEpoch: 4 });
+    await replica.partition.applyState(stateOf({ leader: 2, partitionEpoch: 3 }));
+    await replica.partition.applyState(stateOf({ leader: 2, leaderEpoch: 4, partitionEpoch: 9 }));
+    expect([replica.partition.role, replica.partition.leaderEpoch]).toEqual(["leader", 5]);
+  });
+
+  test("HW-09 HW-10 HW-11 the checkpointed high watermark is brought into the log's range, and a new leader keeps it", async () => {
+    for (const [checkpoint, expected] of [
+      [4, 4],
+      [9, 6],
+      [0, 0],
+    ] as const) {
+      const replica = await leader([1, 1, 1, 1, 1, 1], {}, checkpoint);
+      expect(replica.partition.highWatermark).toBe(expected);
+    }
+  });
+
+  test("a leader's epoch is entered at its log end, and the log leads in it", async () => {
+    const replica = await leader([1, 1]);
+    expect(replica.log.leaderEpoch).toBe(toLeaderEpoch(5));
+    expect(replica.log.epochEntries.at(-1)).toEqual({ epoch: 5, startOffset: 2 });
+  });
+});
