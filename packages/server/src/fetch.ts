@@ -18,7 +18,7 @@ import { TidemarkError, toTidemarkError } from "./error.ts";
 const FETCH_BYTES_DEFAULT = 1024 ** 2;
 
 /** A compressed payload of at least this many bytes is decompressed by the pool: 8 KiB hold up the loop for 0.1 ms, as long as a hand-over takes. */
-const DECOMPRESS_IN_POOL_BYTES_MIN = 8 * 1024;
+export const DECOMPRESS_IN_POOL_BYTES_MIN = 8 * 1024;
 
 /** No batch may decompress to more: it is held in memory at once. */
 const DECOMPRESSED_BYTES_MAX = 256 * 1024 ** 2;

@@ -19,7 +19,7 @@ import { TidemarkError } from "./error.ts";
 export const BATCHES_IN_FLIGHT_MAX = 5;
 
 /** A payload of at least this many bytes is compressed by the pool; below (4 KiB take 0.09 ms) the hand-over costs as much as it frees. */
-const COMPRESS_IN_POOL_BYTES_MIN = 4 * 1024;
+export const COMPRESS_IN_POOL_BYTES_MIN = 4 * 1024;
 
 /** Never raised: a new producer id comes with every open. */
 const PRODUCER_EPOCH = 0;
