@@ -27,7 +27,7 @@ export async function runCommandLine(args: readonly string[]): Promise<number> {
   if (invocation.type === "help") return EXIT_OK;
   if (invocation.type === "wrong") return refuse(`${invocation.reason} (--help tells the options)`);
   const { options } = invocation;
-  const workloads = [...MICRO_WORKLOADS, ...(await poolWorkloads()), ...throughputWorkloads()];
+  const workloads = [...MICRO_WORKLOADS, ...poolWorkloads(), ...throughputWorkloads()];
   const selected = select(workloads, options.only);
   if (selected.length === 0) {
     const names = workloads.map(({ name }) => `  ${name}`).join("\n");

@@ -11,7 +11,7 @@ import {
   writeVarint,
 } from "@tidemark/wire";
 import { eventText, filledBatch, records } from "./content.ts";
-import { loadEngineInternals } from "./engine-internals.ts";
+import { loadCrc32cImplementations } from "./crc32c-implementations.ts";
 import { microWorkload } from "./micro-workload.ts";
 import type { MicroSubject } from "./micro-workload.ts";
 import type { Workload } from "./workload.ts";
@@ -43,8 +43,8 @@ function crcWorkload(): Workload {
     subjects: sizes.flatMap(({ name }) => ways.map((way) => `${name}, ${way}`)),
     peers: [{ heading: "vs JS", subjectFor: (subject) => subject.replace(/,.*$/u, ", JS") }],
     prepare: async () => {
-      const { crc32cJs, crc32cNative } = await loadEngineInternals();
-      const functions = { JS: crc32cJs, native: crc32cNative, automatic: crc32c };
+      const { js, native } = await loadCrc32cImplementations();
+      const functions = { JS: js, native, automatic: crc32c };
       const subjects: MicroSubject[] = [];
       for (const { name, bytes, repeat } of sizes) {
         const input = eventText(bytes);

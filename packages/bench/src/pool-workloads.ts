@@ -1,8 +1,8 @@
 import { PiscinaWorkerPool } from "@tidemark/runtime-node";
+import { COMPRESS_IN_POOL_BYTES_MIN, DECOMPRESS_IN_POOL_BYTES_MIN } from "@tidemark/server";
 import { runWorkerJob } from "@tidemark/wire";
 import type { Budget } from "./budget.ts";
 import { eventText } from "./content.ts";
-import { loadEngineInternals } from "./engine-internals.ts";
 import { roundsWorkload } from "./rounds-workload.ts";
 import type { Subject, Workload } from "./workload.ts";
 
@@ -24,15 +24,14 @@ const checksum: Job = async (way, payload, pool) =>
   way === "inline" ? runWorkerJob("crc32c", { payload }) : pool.run("crc32c", { payload: payload.slice() });
 
 /** Where a worker thread begins to pay: the engine's own choices are named in the explanation. */
-export async function poolWorkloads(): Promise<readonly Workload[]> {
-  const { compressInPoolBytesMin, decompressInPoolBytesMin } = await loadEngineInternals();
+export function poolWorkloads(): readonly Workload[] {
   const ways =
     "Inline: on the event loop. Pool: until the answer is there. Hold: how long the loop was busy with that hand-over.";
   return [
     poolWorkload(
       "gzip, inline or pool",
-      `One payload compressed. ${ways} The engine compresses in the pool from ${kib(compressInPoolBytesMin)} ` +
-        `(COMPRESS_IN_POOL_BYTES_MIN) and decompresses there from ${kib(decompressInPoolBytesMin)} (DECOMPRESS_IN_POOL_BYTES_MIN) on.`,
+      `One payload compressed. ${ways} The engine compresses in the pool from ${kib(COMPRESS_IN_POOL_BYTES_MIN)} ` +
+        `(COMPRESS_IN_POOL_BYTES_MIN) and decompresses there from ${kib(DECOMPRESS_IN_POOL_BYTES_MIN)} (DECOMPRESS_IN_POOL_BYTES_MIN) on.`,
       compress,
     ),
     poolWorkload(
