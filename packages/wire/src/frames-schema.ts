@@ -147,6 +147,9 @@ const MESSAGES: Readonly<Record<string, Readonly<Record<string, FieldDescriptor>
   DescribeResponse: { error: int32(1), json: length(2) },
 };
 
+/** Wire type of strings, packed lists and messages. */
+const LENGTH_DELIMITED = 2;
+
 function buildRoot(): protobuf.Root {
   const correlationId: FieldDescriptor = { id: 1, type: "uint64" };
   const header = { fields: { correlationId, ...BODIES }, oneofs: { body: { oneof: Object.keys(BODIES) } } };
@@ -166,6 +169,29 @@ export function bodyName(kind: string, isResponse: boolean): string {
 /** @param fields as in the descriptor; 64-bit values are safe integers */
 export function encodeHeader(fields: Readonly<Record<string, unknown>>): Uint8Array {
   return HEADER.encode(fields).finish();
+}
+
+/**
+ * Messages inside the body of a header, without decoding them: what an element costs as an object is a hundred times what it takes here.
+ * @throws Error of protobufjs when the bytes are no protobuf
+ */
+export function countElements(bytes: Uint8Array): number {
+  const reader = protobuf.Reader.create(bytes);
+  let count = 0;
+  while (reader.pos < reader.len) {
+    const tag = reader.uint32();
+    if ((tag & 7) !== LENGTH_DELIMITED) {
+      reader.skipType(tag & 7);
+      continue;
+    }
+    const bodyEnd = reader.uint32() + reader.pos;
+    while (reader.pos < bodyEnd) {
+      const wireType = reader.uint32() & 7;
+      if (wireType === LENGTH_DELIMITED) count++;
+      reader.skipType(wireType);
+    }
+  }
+  return count;
 }
 
 /** What a header says: every field of its messages is there, absent ones as 0, "", false or []; `body` names the one that is present. */

@@ -2,7 +2,7 @@ import { encodeUtf8 } from "@tidemark/base";
 import * as fc from "fast-check";
 import protobuf from "protobufjs/light.js";
 import { describe, expect, test } from "vitest";
-import { encodeFrame, FRAME_BYTES_MAX, FRAME_HEADER_BYTES_MAX, FrameDecoder } from "./frames.ts";
+import { encodeFrame, FRAME_BYTES_MAX, FRAME_ELEMENTS_MAX, FRAME_HEADER_BYTES_MAX, FrameDecoder } from "./frames.ts";
 import type { Frame } from "./frames.ts";
 import { PEER_ERROR_NUMBERS, PeerError } from "./peer-messages.ts";
 import type { PeerErrorCode, PeerRequest, PeerResponse } from "./peer-messages.ts";
@@ -452,6 +452,38 @@ describe("malformed input is PROTOCOL", () => {
 });
 
 describe("memory", () => {
+  test("a header of empty elements, which would be hundreds of times larger as objects, is refused undecoded", () => {
+    const headerOf = (elementCount: number): Uint8Array =>
+      foreignHeader(13, (writer) => {
+        for (let index = 0; index < elementCount; index++) writer.uint32((4 << 3) | 2).uint32(0);
+      });
+    const heapBefore = process.memoryUsage().heapUsed;
+    expect(verdict(framed(headerOf(2_000_000)))).toBe("PROTOCOL");
+    expect(process.memoryUsage().heapUsed - heapBefore).toBeLessThan(400 * 1024 * 1024);
+    expect(verdict(framed(headerOf(FRAME_ELEMENTS_MAX + 1)))).toBe("PROTOCOL");
+    expect(verdict(framed(headerOf(FRAME_ELEMENTS_MAX)))).toHaveLength(1);
+  });
+
+  test("a cluster state of 30,000 partitions fits", () => {
+    const partition = {
+      topic: "some-topic-of-forty-characters-in-length",
+      number: 1_000_000,
+      topicId: "AAAAAAAAAAAAAAAAAAAAAA",
+    };
+    const state = {
+      ...partition,
+      replicas: [1, 2, 3],
+      isr: [1, 2, 3],
+      leader: 1,
+      leaderEpoch: 1_000,
+      partitionEpoch: 1_000,
+    };
+    const partitions = Array.from({ length: 30_000 }, (_, partition) => ({ ...state, partition }));
+    const message = { kind: "clusterState", error: "NONE", number: 1_000_000, brokers: [], partitions } as const;
+    const [frame] = new FrameDecoder().push(joined(encodeFrame({ type: "response", correlationId: 1, message })));
+    expect(frame?.message).toMatchObject({ number: 1_000_000, partitions: { length: 30_000 } });
+  });
+
   test("a prefix that claims 64 MiB takes memory only as bytes come", () => {
     const decoders = Array.from({ length: 200 }, () => new FrameDecoder());
     const prefix = new Uint8Array(10);

@@ -1,6 +1,6 @@
 import { encodeUtf8, parseUtf8 } from "@tidemark/base";
 import { readUint32, writeInt32 } from "./bytes.ts";
-import { bodyName, decodeHeader, encodeHeader } from "./frames-schema.ts";
+import { bodyName, countElements, decodeHeader, encodeHeader } from "./frames-schema.ts";
 import { PEER_ERROR_NUMBERS, PeerError } from "./peer-messages.ts";
 import type { PeerErrorCode, PeerRequest, PeerResponse } from "./peer-messages.ts";
 
@@ -16,11 +16,14 @@ import type { PeerErrorCode, PeerRequest, PeerResponse } from "./peer-messages.t
 /** Largest value of the first field. A fetch asks for far less: `maxBytes` bounds its batches. */
 export const FRAME_BYTES_MAX = 64 * 1024 * 1024;
 
-/**
- * Largest header. Protobuf is dense: an empty element of a list takes two bytes here and a hundred as an object, so this bounds what a
- * hostile header can make of itself. A cluster state of 40,000 partitions fits.
- */
+/** Largest header. A cluster state of 30,000 partitions fits. */
 export const FRAME_HEADER_BYTES_MAX = 4 * 1024 * 1024;
+
+/** Most partitions, brokers or ISR members in a header: an empty one takes two bytes there and hundreds as an object. */
+export const FRAME_ELEMENTS_MAX = 65_536;
+
+/** A smaller header cannot hold too many elements to count. */
+const COUNTED_HEADER_BYTES_MIN = FRAME_ELEMENTS_MAX * 2;
 
 const PREFIX_BYTES = 8;
 
@@ -70,7 +73,12 @@ function toFields(message: object, batches: Uint8Array[]): Record<string, unknow
     if (bytes.value.length > 0) batches.push(bytes.value);
   }
   if ("partitions" in message) {
-    fields["partitions"] = (message.partitions as readonly object[]).map((partition) => toFields(partition, batches));
+    const partitions = message.partitions as readonly object[];
+    // Room is left for the other lists of the message.
+    if (partitions.length > FRAME_ELEMENTS_MAX / 2) {
+      throw new PeerError("PROTOCOL", `${partitions.length} partitions are too many for a frame`);
+    }
+    fields["partitions"] = partitions.map((partition) => toFields(partition, batches));
   }
   return fields;
 }
@@ -207,6 +215,9 @@ function decodeRest(rest: Uint8Array, headerBytes: number): Frame {
 function parseHeader(bytes: Uint8Array): { correlationId: number; body: string; message: Record<string, unknown> } {
   let header;
   try {
+    if (bytes.length > COUNTED_HEADER_BYTES_MIN && countElements(bytes) > FRAME_ELEMENTS_MAX) {
+      throw new Error(`more than ${FRAME_ELEMENTS_MAX} elements`);
+    }
     header = decodeHeader(bytes);
   } catch (error) {
     throw new PeerError("PROTOCOL", "the header is malformed", { cause: error });
