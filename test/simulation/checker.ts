@@ -323,7 +323,10 @@ export class Checker {
     const decided = this.#cluster.decided;
     if (decided === undefined) return;
     this.#decided = decided;
-    for (const seen of this.#seen) if (!decided.isr.includes(seen.node.brokerId)) seen.lostTail = false;
+    for (const seen of this.#seen) {
+      // The controller has found it out. Before, a leader may still be taking in the replica that it was.
+      if (this.#isRegistered(seen.node) && !decided.isr.includes(seen.node.brokerId)) seen.lostTail = false;
+    }
     if (decided.leader >= 0 && !decided.isr.includes(decided.leader))
       throw new Violation("S23", `leader ${decided.leader} is not in the ISR ${decided.isr.join()}`);
     for (const member of decided.isr) {
@@ -336,6 +339,11 @@ export class Checker {
       throw new Violation("S23", `epochs fell: ${JSON.stringify(before)} to ${JSON.stringify(decided)}`);
     if (decided.leaderEpoch !== before.leaderEpoch) return;
     for (const member of decided.isr) if (!before.isr.includes(member)) this.#checkJoined(this.#of(member), decided);
+  }
+
+  #isRegistered({ brokerId, bootId }: Node): boolean {
+    const broker = this.#cluster.controller?.state.brokers.find((other) => other.brokerId === brokerId);
+    return broker?.bootId === `${brokerId}-${bootId}`;
   }
 
   #checkJoined(seen: Seen, decided: PartitionState): void {

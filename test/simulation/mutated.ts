@@ -10,10 +10,10 @@ const ROOT = fileURLToPath(new URL("../..", import.meta.url));
  * @param file its name in this folder
  * @throws Error when a place of the mutant is gone or was not loaded
  */
-export async function withMutant<Module, Result>(
+export async function withMutant<Result>(
   mutant: Mutant,
   file: string,
-  use: (module: Module) => Promise<Result>,
+  use: (module: unknown) => Promise<Result>,
 ): Promise<Result> {
   const application = new MutantApplication(mutant);
   const conditions = ["tidemark-source"];
@@ -40,7 +40,7 @@ export async function withMutant<Module, Result>(
     ],
   });
   try {
-    const module = (await server.ssrLoadModule(`${ROOT}test/simulation/${file}`)) as Module;
+    const module: unknown = await server.ssrLoadModule(`${ROOT}test/simulation/${file}`);
     application.assertComplete();
     return await use(module);
   } finally {

@@ -66,6 +66,7 @@ export function planOf(seed: number): Plan {
       fetchBackoffMs: pick("fetch-back-off", [20, 200, 1000]),
       requestTimeoutMs: pick("time-out", [500, 2000]),
       clusterStateWaitMs: pick("state-wait", [200, 2000]),
+      flushIntervalMs: pick("flush-interval", [undefined, undefined, 1000]),
       highWatermarkCheckpointMs: pick("checkpoint", [100, 5000]),
     },
   };

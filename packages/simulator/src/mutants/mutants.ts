@@ -35,6 +35,18 @@ export const MUTANTS: readonly Mutant[] = [
     ],
   },
   {
+    id: "M02",
+    title: "a leader answers its log end for an epoch that it does not have: Kafka before KIP-279",
+    edits: [
+      {
+        file: PARTITION,
+        find: `    return this.log.endOffsetForEpoch(epoch);`,
+        replace: `    const answer = this.log.endOffsetForEpoch(epoch);
+    return answer.epoch === epoch ? answer : { epoch, endOffset: this.log.logEndOffset };`,
+      },
+    ],
+  },
+  {
     id: "M03",
     title: "truncation takes the leader's end offset only, and not the follower's own end of that epoch",
     edits: [
