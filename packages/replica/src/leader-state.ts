@@ -347,7 +347,8 @@ export class LeaderState {
         return;
       }
       case "INELIGIBLE_REPLICA":
-        // Surely not applied, and never to be: a member's broker epoch, once refused, is refused for good.
+        // Not applied. The controller must see to it that no late or doubled copy of the request ever is: what it refused
+        // once under a partition epoch it refuses for good. Else it could add a member that HW here no longer waits for.
         this.#commitIsr(this.isr, effects);
         return;
       case "UNKNOWN_TOPIC_OR_PARTITION":
