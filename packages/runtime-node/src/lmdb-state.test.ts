@@ -70,6 +70,17 @@ test("a sound database of several levels opens again and again", async () => {
   }
 });
 
+test("a new database takes room at once: thousands of small commits do not make its file grow", async () => {
+  const state = await LmdbState.open(directory);
+  const { size } = await stat(dataPath);
+  for (let round = 0; round < 300; round++) {
+    await state.commit([{ key: `recovery-point/orders-${round % 20}`, value: new Uint8Array(8) }], { sync: false });
+  }
+  await state.close();
+  expect(size).toBeGreaterThan(1024 ** 2);
+  expect((await stat(dataPath)).size).toBe(size);
+});
+
 describe("a database that is none", () => {
   const damages: [string, (content: Buffer) => Buffer][] = [
     ["overwritten with noise", (content) => Buffer.alloc(content.length, 0x5a)],
@@ -77,7 +88,7 @@ describe("a database that is none", () => {
     ["all zeros", (content) => Buffer.alloc(content.length)],
     ["cut inside the meta pages", (content) => content.subarray(0, PAGE_BYTES + 40)],
     ["cut behind the meta pages", (content) => content.subarray(0, 2 * PAGE_BYTES)],
-    ["cut in half", (content) => content.subarray(0, content.length / 2)],
+    ["cut inside the tree", (content) => content.subarray(0, 12 * PAGE_BYTES)],
     ["noise behind the meta pages", (content) => Buffer.from(content).fill(0x5a, 2 * PAGE_BYTES)],
     ["zeros behind the meta pages", (content) => Buffer.from(content).fill(0, 2 * PAGE_BYTES)],
   ];

@@ -1,4 +1,5 @@
-import { mkdir } from "node:fs/promises";
+import { existsSync } from "node:fs";
+import { mkdir, statfs } from "node:fs/promises";
 import { resolve } from "node:path";
 import type { RootDatabase } from "lmdb";
 import { open } from "lmdb";
@@ -12,6 +13,11 @@ import { StateError } from "./state-error.ts";
 const KEY_LENGTH_MAX = 989;
 /** lmdb's own codes are negative, those of the operating system positive. */
 const SYSTEM_CODE_MIN = 1;
+
+/** Room that a new database takes at once, so that later commits find it in its own file, also on a disk that has filled up. */
+const RESERVED_BYTES = 1024 ** 2;
+/** Free space without which a new database is not begun. */
+const FREE_BYTES_MIN = 2 * RESERVED_BYTES;
 
 /** A put with memory of its own. */
 interface OwnedPut {
@@ -49,6 +55,8 @@ export class LmdbState implements State {
   static async open(directory: string): Promise<LmdbState> {
     try {
       const firstMade = await mkdir(directory, { recursive: true });
+      const isNew = !existsSync(joinPath(directory, "data.mdb"));
+      if (isNew) await requireSpace(directory);
       const damage = findLmdbDamage(joinPath(directory, "data.mdb"));
       if (damage !== undefined) throw new StateError("CORRUPT", directory, damage);
       // Batching by event turns would leave a rejected promise of its own behind when a commit fails, which ends the process.
@@ -59,6 +67,7 @@ export class LmdbState implements State {
         overlappingSync: false,
         eventTurnBatching: false,
       });
+      if (isNew) await reserveSpace(database);
       await syncNames(directory, firstMade);
       return new LmdbState(directory, database);
     } catch (error) {
@@ -195,4 +204,18 @@ function toStateError(error: unknown, directory: string, operation: string): Sta
   return new StateError(isSystemError ? "IO" : "CORRUPT", directory, `${operation}: ${String(error)}`, {
     cause: error,
   });
+}
+
+/** lmdb would find out itself, but says so on standard error. @throws Error ENOSPC */
+async function requireSpace(directory: string): Promise<void> {
+  const { bavail, bsize } = await statfs(directory);
+  if (bavail * bsize >= FREE_BYTES_MIN) return;
+  throw Object.assign(new Error(`ENOSPC: less than ${FREE_BYTES_MIN} bytes free for ${directory}`), { code: "ENOSPC" });
+}
+
+/** Pages of a value that was removed are written first by the next commits. */
+async function reserveSpace(database: RootDatabase<Uint8Array, Buffer>): Promise<void> {
+  const key = encodeKey("reserved");
+  await database.put(key, new Uint8Array(RESERVED_BYTES));
+  await database.remove(key);
 }

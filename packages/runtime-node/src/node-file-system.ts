@@ -1,6 +1,6 @@
 import * as fs from "node:fs";
 import type { FileHandle, FileLock, FileOperation, FileSystem, OpenMode } from "@tidemark/base";
-import { FileError } from "@tidemark/base";
+import { directoryOf, FileError } from "@tidemark/base";
 import { NodeFileHandle } from "./node-file-handle.ts";
 import type { TryLock } from "./node-file-lock.ts";
 import { loadTryLock, lockFile } from "./node-file-lock.ts";
@@ -48,10 +48,16 @@ export class NodeFileSystem implements FileSystem {
     return systemCall("list", directory, (done: Callback<string[]>) => fs.readdir(directory, done));
   }
 
+  /** Level by level: Node's own recursive call does not end where a file system refuses new names as absent, as /proc does. */
   async makeDirectory(path: string): Promise<void> {
-    await systemCall("makeDirectory", path, (done: Callback<string | undefined>) => {
-      fs.mkdir(path, { recursive: true }, done);
-    });
+    try {
+      await makeOneDirectory(path);
+    } catch (error) {
+      const parent = directoryOf(path);
+      if (!(error instanceof FileError && error.code === "ENOENT") || parent === path || parent === ".") throw error;
+      await this.makeDirectory(parent);
+      await makeOneDirectory(path);
+    }
   }
 
   removeDirectory(path: string): Promise<void> {
@@ -83,4 +89,15 @@ async function isDirectory(path: string, descriptor: number): Promise<boolean> {
 
 function asVoid(done: Callback<void>): (error: Error | null) => void {
   return (error) => done(error, undefined);
+}
+
+/** An existing directory is no error. */
+async function makeOneDirectory(path: string): Promise<void> {
+  try {
+    await systemCall("makeDirectory", path, (done: Callback<void>) => fs.mkdir(path, done));
+  } catch (error) {
+    if (!(error instanceof FileError && error.code === "EEXIST")) throw error;
+    const stats = await systemCall("makeDirectory", path, (done: Callback<fs.Stats>) => fs.stat(path, done));
+    if (!stats.isDirectory()) throw error;
+  }
 }

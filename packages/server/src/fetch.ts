@@ -20,6 +20,9 @@ const FETCH_BYTES_DEFAULT = 1024 ** 2;
 /** A compressed payload of at least this many bytes is decompressed by the pool: 8 KiB hold up the loop for 0.1 ms, as long as a hand-over takes. */
 export const DECOMPRESS_IN_POOL_BYTES_MIN = 8 * 1024;
 
+/** Period of a timer that does nothing but keep the process; the longest that Node takes. */
+const KEEPING_TIMER_MS = 2 ** 31 - 1;
+
 /** No batch may decompress to more: it is held in memory at once. */
 const DECOMPRESSED_BYTES_MAX = 256 * 1024 ** 2;
 
@@ -203,9 +206,12 @@ export class RecordIterator implements AsyncIterableIterator<FetchedRecord> {
     const cancel = (): void => wait.cancel();
     this.#stopWaiting = cancel;
     const stopListening = signal === undefined ? undefined : onAbort(signal, cancel);
+    // Nothing of the operating system is busy meanwhile: without this a program that only waits for records would end.
+    const keepsProcess = setInterval(() => undefined, KEEPING_TIMER_MS);
     try {
       await wait.promise;
     } finally {
+      clearInterval(keepsProcess);
       stopListening?.();
       this.#stopWaiting = undefined;
     }
