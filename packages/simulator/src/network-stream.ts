@@ -104,12 +104,14 @@ export class SimulatedStream implements ByteStream {
   dieWithProcess(): void {
     const wasOpen = this.#state === "open";
     this.#state = "dead";
+    this.#waiters = [];
     if (wasOpen) this.#finish();
   }
 
   /** The machine is gone: nothing more comes from here, not even what was on its way. */
   dieWithMachine(): void {
     this.#state = "dead";
+    this.#waiters = [];
     this.#dropParts();
     this.#last = "none";
   }
