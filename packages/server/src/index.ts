@@ -8,6 +8,8 @@ export type { TidemarkOptions, TidemarkParts, TopicOptions } from "./options.ts"
 export { COMPRESS_IN_POOL_BYTES_MIN } from "./partition-accumulator.ts";
 export { Tidemark } from "./tidemark.ts";
 export type { NodeDescription, PartitionDescription } from "./tidemark.ts";
+export { describeDirectories } from "./describe.ts";
+export type { ReplicaFiles } from "./describe.ts";
 export { verifyDirectory } from "./verify.ts";
 export { Topic } from "./topic.ts";
 export type { AppendedRecord, AppendOptions, PartitionView } from "./topic.ts";

@@ -39,7 +39,7 @@ export async function verifyDirectory(
  * Whether some process holds a lock on the file, as Linux lists them: asking takes no lock, so it never makes an opening node
  * fail. `undefined` where there is no such list.
  */
-async function isLocked(path: string): Promise<boolean | undefined> {
+export async function isLocked(path: string): Promise<boolean | undefined> {
   let locks: string;
   try {
     locks = await readFile("/proc/locks", "utf8");

@@ -17,6 +17,8 @@ export interface BrokerOptions {
   readonly directory: string;
   readonly brokerId: number;
   readonly controller: PeerAddress;
+  /** Kafka's uuid spelling. Default: what `meta.properties` says; a random one for a new directory. */
+  readonly clusterId?: string;
   /** Where peers and clients reach it. Default 127.0.0.1, and any free port. */
   readonly host?: string;
   readonly port?: number;
@@ -78,6 +80,7 @@ export class Broker implements AsyncDisposable {
           openState,
           directory: joinPath(directory, "log"),
           nodeId: options.brokerId,
+          clusterId: options.clusterId,
           defaults: options.topicConfig,
         }),
       );
