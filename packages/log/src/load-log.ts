@@ -92,6 +92,8 @@ export async function loadLog(options: LoadOptions): Promise<LoadedLog> {
   const isAllDurable = surveyed.isTrusted || config.flush === "always";
   const segmentsCopied =
     isAllDurable && !surveyed.isTrusted ? await copyUnsynced(files, directory, segments, recoveryPointBefore) : 0;
+  // What a killed process wrote may be in the page cache only: until a sync nobody may call it durable.
+  if (!isAllDurable) for (const segment of segmentsFrom(segments, recoveryPointBefore)) segment.isDirty = true;
   const indexes = config.flush === "always" ? segments.slice(0, -1) : [];
   for (const segment of indexes) await segment.persistIndex();
 
@@ -222,16 +224,19 @@ async function copyUnsynced(
   recoveryPoint: Offset,
 ): Promise<number> {
   let copied = 0;
-  for (const [at, segment] of segments.entries()) {
-    const nextBaseOffset = segments[at + 1]?.baseOffset;
-    const isBelow = nextBaseOffset !== undefined && nextBaseOffset <= recoveryPoint;
-    if (isBelow || segment.sizeBytes === 0) continue;
+  for (const segment of segmentsFrom(segments, recoveryPoint)) {
+    if (segment.sizeBytes === 0) continue;
     await segment.copyAfresh();
     copied += 1;
   }
   // Also for the names: a segment made just before the crash may be known to the page cache only.
   await files.syncDirectory(directory);
   return copied;
+}
+
+/** Segments that may hold something at or above the recovery point. */
+function segmentsFrom(segments: readonly LogSegment[], recoveryPoint: Offset): readonly LogSegment[] {
+  return segments.filter((_segment, at) => (segments[at + 1]?.baseOffset ?? recoveryPoint + 1) > recoveryPoint);
 }
 
 async function openEpochs(

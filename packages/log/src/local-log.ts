@@ -73,6 +73,7 @@ export class LocalLog {
     this.#state = loaded.state;
     this.#damaged = loaded.damaged;
     this.#segments = loaded.segments;
+    this.#isDirectoryDirty = loaded.segments.some((segment) => segment.isDirty);
     this.#logStartOffset = loaded.logStartOffset;
     this.#logEndOffset = loaded.logEndOffset;
     this.#lastBatchEndOffset = loaded.logEndOffset;

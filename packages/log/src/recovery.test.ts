@@ -44,6 +44,23 @@ describe("what survives", () => {
     expect(await recordsOf(log)).toEqual(["0:a", "1:b"]);
   });
 
+  test("flush none: what a killed process wrote is synced before the next one calls it durable", async () => {
+    for (const segmentBytes of [200, 1 << 20]) {
+      const fixture = new LogFixture({ flush: "none", segmentBytes });
+      const values = Array.from({ length: 10 }, (_, at) => `r${at}`);
+      await appendEach(await fixture.open(), ...values.map((value) => [value]));
+      fixture.kill();
+      const log = await fixture.open();
+      expect(log.flushedEndOffset).toBeLessThan(10);
+      await log.flush();
+      expect([log.flushedEndOffset, log.recoveryPoint]).toEqual([10, 10]);
+      fixture.powerCut();
+      const after = await fixture.open();
+      expect(after.damaged).toEqual([]);
+      expect(await recordsOf(after)).toEqual(values.map((value, offset) => `${offset}:${value}`));
+    }
+  });
+
   test("a flush in the background makes durable what was written, and appends go on beside it", async () => {
     const fixture = new LogFixture({ flush: "none" });
     const log = await fixture.open();
