@@ -1,0 +1,22 @@
+// Which seed notices which mutant: `node --import tsx --conditions=tidemark-source test/simulation/hunt.ts [SEEDS] [ID…]`.
+// Stops at the first seed that fails; exit 1 when a mutant was not noticed.
+import { MUTANTS } from "@tidemark/simulator";
+import { withMutant } from "./mutated.ts";
+import type { SeedReport } from "./simulate.ts";
+
+const seeds = Number(process.argv[2] ?? 200);
+const ids = process.argv.slice(3);
+let missed = 0;
+for (const mutant of MUTANTS.filter(({ id }) => ids.length === 0 || ids.includes(id))) {
+  const found = await withMutant(mutant, "simulate.ts", async (module) => {
+    const { simulate } = module as { simulate: (seed: number) => Promise<SeedReport> };
+    for (let seed = 1; seed <= seeds; seed += 1) {
+      const { failure } = await simulate(seed);
+      if (failure !== undefined) return `seed ${seed}: ${failure.split("\n", 1)[0]}`;
+    }
+    return undefined;
+  });
+  if (found === undefined) missed += 1;
+  console.log(`${mutant.id} ${mutant.title}: ${found ?? `NOT NOTICED in ${seeds} seeds`}`);
+}
+if (missed > 0) process.exitCode = 1;
