@@ -1,4 +1,5 @@
 import { writeFileSync } from "node:fs";
+import { clusterWorkloads } from "./cluster-workload.ts";
 import { MICRO_WORKLOADS } from "./micro-workloads.ts";
 import { parseOptions } from "./options.ts";
 import type { BenchOptions } from "./options.ts";
@@ -27,7 +28,7 @@ export async function runCommandLine(args: readonly string[]): Promise<number> {
   if (invocation.type === "help") return EXIT_OK;
   if (invocation.type === "wrong") return refuse(`${invocation.reason} (--help tells the options)`);
   const { options } = invocation;
-  const workloads = [...MICRO_WORKLOADS, ...poolWorkloads(), ...throughputWorkloads()];
+  const workloads = [...MICRO_WORKLOADS, ...poolWorkloads(), ...throughputWorkloads(), ...clusterWorkloads()];
   const selected = select(workloads, options.only);
   if (selected.length === 0) {
     const names = workloads.map(({ name }) => `  ${name}`).join("\n");

@@ -57,7 +57,7 @@ type QueueItem =
   | { readonly type: "group"; readonly group: AppendGroup }
   | { readonly type: "task"; readonly run: () => Promise<void> };
 
-/** Size of a fresh group buffer. */
+/** Size of a fresh group buffer; where batches are large it has its full size at once. */
 const GROUP_BUFFER_BYTES = 64 * 1024;
 /** Buffers kept for the next groups. */
 const SPARE_BUFFERS_MAX = 2;
@@ -101,7 +101,8 @@ export class PartitionQueue {
       const last = this.#items.at(-1);
       let group = last?.type === "group" && last.group.canTake(batch.length) ? last.group : undefined;
       if (group === undefined) {
-        group = new AppendGroup(this.#spareBuffers.pop() ?? new Uint8Array(GROUP_BUFFER_BYTES));
+        const firstBytes = batch.length > GROUP_BUFFER_BYTES / 2 ? GROUP_BYTES_MAX : GROUP_BUFFER_BYTES;
+        group = new AppendGroup(this.#spareBuffers.pop() ?? new Uint8Array(firstBytes));
         this.#items.push({ type: "group", group });
       }
       group.add(batch, { header, atBytes: 0, judgement, resolve, reject });
