@@ -125,10 +125,9 @@ class BenchCluster {
 
   /** Kills the brokers: their directories are removed next. */
   async close(): Promise<void> {
-    const ended = this.#brokers.map((broker) =>
-      broker.exitCode === null && broker.signalCode === null ? once(broker, "exit") : undefined,
-    );
-    for (const broker of this.#brokers) broker.kill("SIGKILL");
+    const running = this.#brokers.filter((broker) => broker.exitCode === null && broker.signalCode === null);
+    const ended = running.map((broker) => once(broker, "exit"));
+    for (const broker of running) broker.kill("SIGKILL");
     await Promise.all(ended);
     await this.controller.close();
   }

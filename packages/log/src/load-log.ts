@@ -1,4 +1,4 @@
-import { FileError, joinPath, toOffset } from "@tidemark/base";
+import { joinPath, toOffset } from "@tidemark/base";
 import type { Clock, FileSystem, Offset, State } from "@tidemark/base";
 import { CheckpointError, LeaderEpochFileCache } from "@tidemark/epoch-cache";
 import type { EpochEntry } from "@tidemark/epoch-cache";
@@ -309,9 +309,4 @@ function epochProblem(
       return `begins epoch ${seen.epoch} at ${entry.startOffset}, before the end of the epoch below it`;
   }
   return undefined;
-}
-
-/** Whether an error means that there is no such file or directory. */
-export function isAbsent(error: unknown): boolean {
-  return error instanceof FileError && error.code === "ENOENT";
 }

@@ -25,7 +25,7 @@ import { encodeHex, randomUuid } from "./uuid.ts";
 const PARTITIONS_LOADING_MAX = 4;
 
 /** Partitions of one topic. Each costs an open file and a directory. */
-export const PARTITIONS_MAX = 10_000;
+const PARTITIONS_MAX = 10_000;
 
 export interface LogManagerOptions {
   readonly environment: Environment;

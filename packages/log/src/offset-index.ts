@@ -5,7 +5,7 @@ import type { Offset } from "@tidemark/base";
 export const OFFSET_INDEX_ENTRY_BYTES = 8;
 
 /** Kafka's segment.index.bytes of 10 MiB. A full index makes the segment roll. */
-export const OFFSET_INDEX_ENTRIES_MAX = (10 * 1024 ** 2) / OFFSET_INDEX_ENTRY_BYTES;
+const OFFSET_INDEX_ENTRIES_MAX = (10 * 1024 ** 2) / OFFSET_INDEX_ENTRY_BYTES;
 
 const RELATIVE_OFFSET_MAX = 2 ** 31 - 1;
 const INITIAL_CAPACITY = 64;

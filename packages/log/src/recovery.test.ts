@@ -12,6 +12,10 @@ async function appendEach(log: PartitionLog, ...values: readonly string[][]): Pr
   for (const batch of values) await log.append(batchOf(batch), { origin: "local" });
 }
 
+function flipBit(bytes: Uint8Array, at: number): void {
+  bytes[at] = (bytes[at] ?? 0) ^ 1;
+}
+
 function epochsOf(log: PartitionLog): string {
   return log.epochEntries.map(({ epoch, startOffset }) => `${epoch}@${startOffset}`).join(" ");
 }
@@ -120,7 +124,7 @@ describe("what survives", () => {
     for (let at = 0; at < 3; at += 1) await appendEach(log, [`r${at}`]);
     fixture.kill();
     const sealed = await fixture.readFile(FIRST_LOG);
-    sealed[sealed.length - 2] ^= 1;
+    flipBit(sealed, sealed.length - 2);
     await fixture.writeFile(FIRST_LOG, sealed);
     const again = await fixture.open();
     expect([again.recovery.segmentsScanned, again.recovery.damaged.length]).toEqual([1, 0]);
@@ -223,7 +227,7 @@ describe("torn tails", () => {
     fixture.kill();
     const name = segmentFileName(toOffset(10), ".log");
     const bytes = await fixture.readFile(name);
-    bytes[3 * size + 30] ^= 1;
+    flipBit(bytes, 3 * size + 30);
     await fixture.writeFile(name, bytes);
     const log = await fixture.open({ epoch: "none" });
     expect(log.logEndOffset).toBe(13);

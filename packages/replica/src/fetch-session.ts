@@ -3,10 +3,10 @@ import type { FetchRequest, FetchResponse, FetchPartitionResponse, PartitionName
 import type { Partition } from "./partition.ts";
 
 /** An answer takes no further partition once it holds this much, whatever was asked for: it has to fit a frame. */
-export const FETCH_RESPONSE_BYTES_MAX = 32 * 1024 ** 2;
+const FETCH_RESPONSE_BYTES_MAX = 32 * 1024 ** 2;
 
 /** Longest time that a fetch is parked, whatever was asked for. */
-export const FETCH_WAIT_MS_MAX = 30_000;
+const FETCH_WAIT_MS_MAX = 30_000;
 
 /**
  * Answers a fetch of several partitions: at once if there is something to tell, an error, a divergence or enough bytes; else it is

@@ -10,10 +10,11 @@ import type { FollowerRequest } from "./follower-state.ts";
 import type { Partition } from "./partition.ts";
 
 /** Requests to one leader that may be out at a time. A parked fetch is one; partitions that become ready meanwhile go with the next. */
-export const FETCHES_IN_FLIGHT_MAX = 64;
+const FETCHES_IN_FLIGHT_MAX = 64;
 
 export interface FetcherOptions {
   readonly brokerId: number;
+  readonly leaderId: number;
   readonly brokerEpoch: () => number;
   /** Where the leader is now, or `undefined` when that is not known. */
   readonly address: () => PeerAddress | undefined;
@@ -106,7 +107,12 @@ export class LeaderFetcher {
     const fetches: Asked<FollowerRequest & { type: "fetch" }>[] = [];
     let retryMs = Number.POSITIVE_INFINITY;
     for (const partition of this.#partitions) {
-      retryMs = Math.min(retryMs, partition.followerState?.waitsUntilMs(nowMs) ?? Number.POSITIVE_INFINITY);
+      // It failed, and follows somebody else since, or nobody: its question is not for this leader.
+      if (partition.followerState?.leaderId !== this.#options.leaderId) {
+        this.#partitions.delete(partition);
+        continue;
+      }
+      retryMs = Math.min(retryMs, partition.followerState.waitsUntilMs(nowMs) ?? Number.POSITIVE_INFINITY);
       const taken = partition.takeRequest(nowMs);
       if (taken === undefined) continue;
       const { leaderEpoch, request } = taken;

@@ -16,14 +16,14 @@ import type {
 } from "@tidemark/wire";
 import { FollowerState } from "./follower-state.ts";
 import type { FollowerEffect, FollowerInput, FollowerRequest, LogFacts, TruncationCause } from "./follower-state.ts";
-import { LeaderState } from "./leader-state.ts";
+import { canLead, LeaderState } from "./leader-state.ts";
 import type { LeaderEffect, LeaderInput, ReplicaConfig } from "./leader-state.ts";
 import { peerErrorOf } from "./peer-error-codes.ts";
 import { checkDivergence } from "./truncation.ts";
 import { WakeSignal } from "./wake-signal.ts";
 
 /** Appends of one partition that may wait for the ISR at a time; past it `produce` answers THROTTLING_QUOTA_EXCEEDED. */
-export const PENDING_PRODUCES_MAX = 10_000;
+const PENDING_PRODUCES_MAX = 10_000;
 
 /** A cut that was made, and why. */
 export interface TruncationReport {
@@ -37,10 +37,13 @@ export interface TruncationReport {
   readonly highWatermark: number;
 }
 
+/** A question to the controller. */
+export type AlterPartitionEffect = Extract<LeaderEffect, { type: "alterPartition" }>;
+
 /** What a partition needs done outside of it. */
 export interface PartitionEvents {
   /** Asks the controller; the answer goes to `alterPartitionAnswered`. */
-  readonly alterPartition: (partition: Partition, effect: Extract<LeaderEffect, { type: "alterPartition" }>) => void;
+  readonly alterPartition: (partition: Partition, effect: AlterPartitionEffect) => void;
   /** The follower may have something to ask again. */
   readonly readyToAsk: (partition: Partition) => void;
   readonly truncated: (report: TruncationReport) => void;
@@ -152,7 +155,8 @@ export class Partition {
     if (known !== undefined && (state.partitionEpoch < known.partitionEpoch || state.leaderEpoch < known.leaderEpoch))
       return;
     const isNewEpoch = known === undefined || state.leaderEpoch > known.leaderEpoch;
-    const isLeader = state.leader === this.#options.brokerId;
+    // A state that does not hold together is nobody's order to lead.
+    const isLeader = canLead(state, this.#options.brokerId);
     this.#state = state;
     if (!isNewEpoch && this.#role.type !== "none") {
       if (this.#role.type === "leader") this.#lead({ type: "partitionState", state, nowMs: this.#nowMs });
@@ -160,7 +164,7 @@ export class Partition {
     }
     this.#leaveRole();
     if (isLeader) await this.#becomeLeader(state);
-    else if (state.leader >= 0) await this.#becomeFollower(state);
+    else if (state.leader >= 0 && state.leader !== this.#options.brokerId) await this.#becomeFollower(state);
     else await this.log.becomeFollower();
     this.#moved.wake();
   }
@@ -296,8 +300,8 @@ export class Partition {
         replicaId: fetcher.replicaId,
         brokerEpoch: fetcher.brokerEpoch,
         fetchOffset,
-        flushedEndOffset: parseOffset(request.flushedEndOffset) ?? toOffset(0),
-        logStartOffset: parseOffset(request.logStartOffset) ?? toOffset(0),
+        flushedEndOffset: parseOffset(request.flushedEndOffset) ?? -1,
+        logStartOffset: parseOffset(request.logStartOffset) ?? -1,
         leaderEndOffset: seen.logEndOffset,
         nowMs: this.#nowMs,
       });
@@ -340,10 +344,12 @@ export class Partition {
 
   /** The controller's answer to an `alterPartition` event. */
   alterPartitionAnswered(
-    proposal: number,
+    asked: Pick<AlterPartitionEffect, "leaderEpoch" | "proposal">,
     answer: Pick<AlterPartitionResponse, "error" | "leaderEpoch" | "partitionEpoch" | "isr">,
   ): void {
-    this.#lead({ type: "alterPartitionAnswer", proposal, ...answer });
+    // Proposals are numbered within a leadership: one of an earlier leadership may have the number of one that is out now.
+    if (this.leaderState?.leaderEpoch !== asked.leaderEpoch) return;
+    this.#lead({ type: "alterPartitionAnswer", proposal: asked.proposal, ...answer });
   }
 
   brokersChanged(): void {

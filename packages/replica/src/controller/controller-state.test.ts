@@ -92,8 +92,8 @@ describe("elections", () => {
     expect(view(alone)).toBe("leader 3 epoch 2.2 isr 3");
     const leaderless = fence(alone, 3);
     expect(view(leaderless)).toBe("leader -1 epoch 3.3 isr 3");
-    expect(view(unfence(leaderless, 1))).toBe("leader -1 epoch 3.3 isr 3");
-    expect(view(unfence(leaderless, 3))).toBe("leader 3 epoch 4.4 isr 3");
+    expect(view(unfence(leaderless, 1))).toBe("leader -1 epoch 3.4 isr 3");
+    expect(view(unfence(leaderless, 3))).toBe("leader 3 epoch 4.5 isr 3");
   });
 
   test("a replica outside the ISR is never elected, unless by explicit choice", () => {
@@ -101,7 +101,7 @@ describe("elections", () => {
     state = unfence(unfence(state, 1), 2);
     expect(only(state).leader).toBe(-1);
     state = electUncleanly(state, { topic: "orders", partition: 0 }, 2);
-    expect(view(state)).toBe("leader 2 epoch 4.4 isr 2");
+    expect(view(state)).toBe("leader 2 epoch 4.6 isr 2");
     expect(electUncleanly(state, { topic: "orders", partition: 0 }, 3)).toBe(state);
     expect(electUncleanly(state, { topic: "orders", partition: 0 }, 9)).toBe(state);
   });
@@ -190,6 +190,15 @@ describe("alterPartition, first match wins", () => {
     expect(alterPartition(restarted, stale).answer.error).toBe("INELIGIBLE_REPLICA");
     const unstamped = alter(restarted, [], { newIsr: [1, 2, 3].map((brokerId) => ({ brokerId, brokerEpoch: -1 })) });
     expect(alterPartition(restarted, unstamped).answer.error).toBe("NONE");
+  });
+
+  test("a change that was refused because a member was fenced is refused when it comes again after the member is back", () => {
+    const shrunk = fence(cluster(), 3);
+    const late = alter(shrunk, [1, 2, 3]);
+    expect(alterPartition(shrunk, late).answer.error).toBe("INELIGIBLE_REPLICA");
+    const back = unfence(shrunk, 3);
+    expect(alterPartition(back, late).answer.error).toBe("INVALID_UPDATE_VERSION");
+    expect(alterPartition(back, alter(back, [1, 2, 3])).answer.error).toBe("NONE");
   });
 
   test("shrink and expand grow the partition epoch, not the leader epoch; the same ISR changes nothing", () => {

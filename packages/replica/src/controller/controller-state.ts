@@ -74,15 +74,23 @@ export function fence(state: ControllerState, brokerId: number): ControllerState
   return electLeaderless(leave(fenced, brokerId, { evenIfLast: false }));
 }
 
-/** The same incarnation is heard of again. It comes back into ISRs through their leaders. */
+/**
+ * The same incarnation is heard of again. It comes back into ISRs through their leaders.
+ *
+ * The partition epochs grow: an ISR change that was refused because this broker was fenced may still be on its way a second time, and
+ * its leader has taken it back and no longer waits for the broker.
+ */
 export function unfence(state: ControllerState, brokerId: number): ControllerState {
   const broker = state.brokers.find((other) => other.brokerId === brokerId);
   if (broker === undefined || !broker.isFenced) return state;
-  return electLeaderless({
+  let next: ControllerState = {
     ...state,
     number: state.number + 1,
     brokers: withBroker(state.brokers, { ...broker, isFenced: false }),
-  });
+  };
+  for (const partition of state.partitions)
+    if (partition.replicas.includes(brokerId)) next = change(next, partition, {});
+  return electLeaderless(next);
 }
 
 /** Makes a topic whose partitions begin with all replicas in the ISR. The name must be new. */
