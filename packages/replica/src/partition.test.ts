@@ -5,7 +5,7 @@ import { encodeBatch, stampBatch } from "@tidemark/wire";
 import type { BrokerState, FetchPartition, PartitionState } from "@tidemark/wire";
 import { describe, expect, test } from "vitest";
 import { Partition } from "./partition.ts";
-import type { Fetcher, PartitionFetchResult, TruncationReport } from "./partition.ts";
+import type { AlterPartitionEffect, Fetcher, PartitionFetchResult, TruncationReport } from "./partition.ts";
 
 const BROKERS = new Map<number, BrokerState>(
   [1, 2, 3].map((brokerId) => [
@@ -47,6 +47,7 @@ class Replica {
   readonly environment = new SimulatedEnvironment({ seed: 1 });
   readonly truncations: TruncationReport[] = [];
   readonly failures: string[] = [];
+  readonly proposals: AlterPartitionEffect[] = [];
   readonly partition: Partition;
   readonly log: PartitionLog;
 
@@ -63,7 +64,7 @@ class Replica {
       brokers: () => BROKERS,
       fetchBackoffMs: 1000,
       events: {
-        alterPartition: () => undefined,
+        alterPartition: (_partition, effect) => this.proposals.push(effect),
         readyToAsk: () => undefined,
         truncated: (report) => this.truncations.push(report),
         failed: (_partition, reason) => this.failures.push(reason),
@@ -420,6 +421,21 @@ describe("following", () => {
     await replica.partition.applyState(stateOf({ leader: 2, partitionEpoch: 3 }));
     await replica.partition.applyState(stateOf({ leader: 2, leaderEpoch: 4, partitionEpoch: 9 }));
     expect([replica.partition.role, replica.partition.leaderEpoch]).toEqual(["leader", 5]);
+  });
+
+  test("an answer to a proposal of an earlier leadership says nothing of the one that is out now", async () => {
+    const replica = await leader([], { isr: [1] });
+    await replica.fetch();
+    await replica.partition.applyState(stateOf({ isr: [1], leaderEpoch: 6, partitionEpoch: 2 }));
+    await replica.fetch({ currentLeaderEpoch: 6 });
+    const [earlier, now] = replica.proposals;
+    if (earlier === undefined || now === undefined) throw new Error("each leadership has made a proposal");
+    expect([earlier.proposal, now.proposal]).toEqual([1, 1]);
+    const nothing = { leaderEpoch: -1, partitionEpoch: -1, isr: [] };
+    replica.partition.alterPartitionAnswered(earlier, { error: "INELIGIBLE_REPLICA", ...nothing });
+    expect(replica.partition.leaderState?.isrState).toEqual({ type: "pendingExpand", isr: [1], adding: 2 });
+    replica.partition.alterPartitionAnswered(now, { error: "NONE", leaderEpoch: 6, partitionEpoch: 3, isr: [1, 2] });
+    expect(replica.partition.leaderState?.isrState).toEqual({ type: "committed", isr: [1, 2] });
   });
 
   test("HW-09 HW-10 HW-11 the checkpointed high watermark is brought into the log's range, and a new leader keeps it", async () => {

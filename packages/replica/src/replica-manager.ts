@@ -84,7 +84,13 @@ export class ReplicaManager {
   readonly #fetchers = new Map<number, LeaderFetcher>();
   #brokers: ReadonlyMap<number, BrokerState> = new Map();
   #brokerEpoch = -1;
+  /** The controller knows this process by its broker epoch. When not, the last one stays: it is fenced where none at all would not be. */
+  #isRegistered = false;
+  /** All that the controller said up to this number has been heard. */
+  #heardNumber = -1;
   #stateNumber = -1;
+  /** What each partition was told to do and has not done yet, the last of it. */
+  readonly #applying = new Map<string, Promise<void>>();
   #isClosed = false;
   #isPaused = false;
   readonly #timers = new Set<Timer>();
@@ -228,8 +234,8 @@ export class ReplicaManager {
   async #followController(): Promise<void> {
     while (!this.#isClosed) {
       try {
-        if (this.#brokerEpoch < 0) await this.#register();
-        if (this.#brokerEpoch >= 0) await this.#takeClusterState();
+        if (!this.#isRegistered) await this.#register();
+        if (this.#isRegistered) await this.#takeClusterState();
         else await this.#pause();
       } catch {
         // The controller cannot be reached; what is led and followed goes on meanwhile.
@@ -250,8 +256,11 @@ export class ReplicaManager {
       host,
       port,
     } as const;
-    const { error, brokerEpoch } = await transport.request(controller, request, { timeoutMs: config.requestTimeoutMs });
-    if (error === "NONE" && !this.#isClosed) this.#brokerEpoch = brokerEpoch;
+    const answer = transport.request(controller, request, { timeoutMs: config.requestTimeoutMs });
+    const response = await this.#unlessClosing(answer);
+    if (response?.error !== "NONE" || this.#isClosed) return;
+    this.#brokerEpoch = response.brokerEpoch;
+    this.#isRegistered = true;
   }
 
   async #takeClusterState(): Promise<void> {
@@ -261,45 +270,56 @@ export class ReplicaManager {
       kind: "clusterState",
       brokerId,
       brokerEpoch: this.#brokerEpoch,
-      afterNumber: this.#stateNumber,
+      afterNumber: this.#heardNumber,
       maxWaitMs,
     } as const;
     const answer = transport.request(controller, request, { timeoutMs: maxWaitMs + config.requestTimeoutMs });
     const response = await this.#unlessClosing(answer);
     if (response === undefined || this.#isClosed) return;
     if (response.error === "STALE_BROKER_EPOCH") {
-      this.#brokerEpoch = -1;
+      this.#isRegistered = false;
       return;
     }
     if (response.error !== "NONE") return this.#pause();
-    await this.#apply(response);
+    this.#apply(response);
   }
 
-  async #apply(response: ClusterStateResponse): Promise<void> {
+  /**
+   * Begins what the controller says and does not wait for it: a partition with much to recover would hold up all others, and the next
+   * question to the controller, by which it knows that this broker lives.
+   */
+  #apply(response: ClusterStateResponse): void {
     this.#brokers = new Map(response.brokers.map((broker) => [broker.brokerId, broker]));
     for (const partition of this.#partitions.values()) partition.brokersChanged();
     const states = response.partitions
       .toSorted((first, second) => first.number - second.number)
       .filter(({ replicas }) => replicas.includes(this.brokerId));
-    // Partitions take their roles side by side: one with much to write does not hold up the others.
-    await Promise.all(states.map((state) => this.#applyPartition(state, states)));
-    this.#stateNumber = Math.max(this.#stateNumber, response.number);
+    for (const state of states) this.#applying.set(keyOf(state), this.#applyInTurn(state, states));
+    this.#heardNumber = Math.max(this.#heardNumber, response.number);
+    void this.#noteDone(response.number);
     for (const fetcher of this.#fetchers.values()) fetcher.pump();
   }
 
-  async #applyPartition(state: PartitionState, all: readonly PartitionState[]): Promise<void> {
-    let partition = this.partition(state);
+  async #noteDone(number: number): Promise<void> {
+    await Promise.all(this.#applying.values());
+    this.#stateNumber = Math.max(this.#stateNumber, number);
+  }
+
+  /** Never rejects: what goes wrong is the partition's own. */
+  async #applyInTurn(state: PartitionState, all: readonly PartitionState[]): Promise<void> {
+    await this.#applying.get(keyOf(state));
+    if (this.#isClosed) return;
     try {
-      partition ??= await this.#open(state, all);
+      const partition = this.partition(state) ?? (await this.#open(state, all));
+      if (this.#isClosed) return;
+      const leaderBefore = partition.followerState?.leaderId;
+      await partition.applyState(state);
+      const leaderNow = partition.followerState?.leaderId;
+      if (leaderBefore !== undefined && leaderBefore !== leaderNow) this.#fetchers.get(leaderBefore)?.remove(partition);
+      if (leaderNow !== undefined && !this.#isClosed) this.#fetcher(leaderNow).add(partition);
     } catch (error) {
       this.#options.onFailed?.(state, error instanceof Error ? error.message : String(error));
-      return;
     }
-    const leaderBefore = partition.followerState?.leaderId;
-    await partition.applyState(state);
-    const leaderNow = partition.followerState?.leaderId;
-    if (leaderBefore !== undefined && leaderBefore !== leaderNow) this.#fetchers.get(leaderBefore)?.remove(partition);
-    if (leaderNow !== undefined) this.#fetcher(leaderNow).add(partition);
   }
 
   /** The topic is made here when the controller first names it. */
@@ -348,7 +368,7 @@ export class ReplicaManager {
   ): Promise<void> {
     const { brokerId, controller, transport, config, clock } = this.#options;
     const { topic, partition: number } = partition;
-    const { newIsr, leaderEpoch, partitionEpoch, proposal } = effect;
+    const { newIsr, leaderEpoch, partitionEpoch } = effect;
     if (effect.retryAfterMs > 0) await new Promise<void>((resolve) => clock.setTimer(effect.retryAfterMs, resolve));
     if (this.#isClosed) return;
     const request = {
@@ -363,9 +383,9 @@ export class ReplicaManager {
     } as const;
     try {
       const answer = await transport.request(controller, request, { timeoutMs: config.requestTimeoutMs });
-      partition.alterPartitionAnswered(proposal, answer);
+      partition.alterPartitionAnswered(effect, answer);
     } catch {
-      partition.alterPartitionAnswered(proposal, {
+      partition.alterPartitionAnswered(effect, {
         error: "NETWORK_EXCEPTION",
         leaderEpoch: -1,
         partitionEpoch: -1,
@@ -380,6 +400,7 @@ export class ReplicaManager {
     const { brokerId, transport, clock, config } = this.#options;
     const fetcher = new LeaderFetcher({
       brokerId,
+      leaderId,
       brokerEpoch: () => this.#brokerEpoch,
       address: () => {
         const broker = this.#brokers.get(leaderId);

@@ -1,0 +1,183 @@
+import { toLeaderEpoch } from "@tidemark/base";
+import { LogManager } from "@tidemark/log";
+import { SimulatedEnvironment } from "@tidemark/simulator";
+import { PeerError } from "@tidemark/wire";
+import type {
+  ClusterStateRequest,
+  FetchRequest,
+  PartitionState,
+  PeerAddress,
+  PeerRequest,
+  ResponseTo,
+} from "@tidemark/wire";
+import { expect, test } from "vitest";
+import { DEFAULT_REPLICA_MANAGER_CONFIG, ReplicaManager } from "./replica-manager.ts";
+
+const CONTROLLER: PeerAddress = { nodeId: 100, host: "controller", port: 1 };
+const CONFIG = {
+  segmentBytes: 1 << 20,
+  indexIntervalBytes: 4096,
+  maxMessageBytes: 1 << 20,
+  flush: "none",
+  compression: "none",
+} as const;
+
+function stateOf(topic: string, number: number, more: Partial<PartitionState> = {}): PartitionState {
+  return {
+    number,
+    topic,
+    partition: 0,
+    topicId: topic === "quick" ? "AAAAAAAAAAEAAAAAAAAAAg" : "AAAAAAAAAAEAAAAAAAAAAw",
+    replicas: [1, 2],
+    isr: [1, 2],
+    leader: 1,
+    leaderEpoch: 0,
+    partitionEpoch: 0,
+    ...more,
+  };
+}
+
+/** Broker 1 among peers whose answers the test makes up. */
+class World {
+  readonly environment = new SimulatedEnvironment({ seed: 1, mode: "kernel" });
+  readonly asked: { readonly to: number; readonly request: PeerRequest }[] = [];
+  /** The controller's next answers to clusterState, in order; without one it lets the broker wait. */
+  readonly news: ((request: ClusterStateRequest) => Partial<ResponseTo<ClusterStateRequest>>)[] = [];
+  brokerEpoch = 10;
+  /** That the controller still answers. */
+  registrations = 1;
+  areFetchesLost = false;
+  /** A topic whose making never ends. */
+  stuckTopic: string | undefined;
+
+  async start(): Promise<ReplicaManager> {
+    const { environment } = this;
+    const logs = await LogManager.open({
+      environment,
+      openState: async () => environment.state,
+      directory: "log",
+      nodeId: 1,
+      defaults: CONFIG,
+    });
+    const createTopic = logs.createTopic.bind(logs);
+    logs.createTopic = (name, ...rest) =>
+      name === this.stuckTopic ? new Promise(() => undefined) : createTopic(name, ...rest);
+    return ReplicaManager.start({
+      brokerId: 1,
+      logs,
+      clock: environment.clock,
+      transport: {
+        request: (address, request) => this.#answer(address, request),
+        close: async () => undefined,
+      },
+      controller: CONTROLLER,
+      host: "h",
+      port: 1,
+      incarnationId: "start",
+      bootId: "boot",
+      topicConfig: () => CONFIG,
+      config: DEFAULT_REPLICA_MANAGER_CONFIG,
+    });
+  }
+
+  async #answer<R extends PeerRequest>(address: PeerAddress, request: R): Promise<ResponseTo<R>> {
+    this.asked.push({ to: address.nodeId, request });
+    await this.wait(1);
+    if (request.kind === "fetch" && this.areFetchesLost) throw new PeerError("DISCONNECTED", "lost");
+    if (request.kind === "register" && this.registrations > 0) {
+      this.registrations -= 1;
+      this.brokerEpoch += 1;
+      return { kind: "register", error: "NONE", brokerEpoch: this.brokerEpoch } as ResponseTo<R>;
+    }
+    const next = request.kind === "clusterState" ? this.news.shift() : undefined;
+    if (request.kind !== "clusterState" || next === undefined) return new Promise(() => undefined);
+    const brokers = [1, 2, 3].map((brokerId) => ({
+      brokerId,
+      brokerEpoch: brokerId === 1 ? this.brokerEpoch : brokerId,
+      host: `node-${brokerId}`,
+      port: 1,
+      isFenced: false,
+    }));
+    return {
+      kind: "clusterState",
+      error: "NONE",
+      number: 1,
+      brokers,
+      partitions: [],
+      ...next(request),
+    } as ResponseTo<R>;
+  }
+
+  wait(ms: number): Promise<void> {
+    return new Promise((resolve) => this.environment.clock.setTimer(ms, resolve));
+  }
+
+  fetches(): { readonly to: number; readonly brokerEpoch: number; readonly leaderEpoch: number }[] {
+    return this.asked
+      .filter((asked): asked is { to: number; request: FetchRequest } => asked.request.kind === "fetch")
+      .map(({ to, request }) => ({
+        to,
+        brokerEpoch: request.brokerEpoch,
+        leaderEpoch: request.partitions[0]?.currentLeaderEpoch ?? -1,
+      }));
+  }
+}
+
+test("a partition that takes for ever to open holds up no other, nor the controller's sign of life", async () => {
+  const world = new World();
+  world.stuckTopic = "stuck";
+  world.news.push(
+    () => ({ number: 7, partitions: [stateOf("stuck", 6), stateOf("quick", 7)] }),
+    () => ({ number: 8, partitions: [stateOf("quick", 8, { partitionEpoch: 1, isr: [1] })] }),
+  );
+  await world.environment.kernel.run(async () => {
+    const manager = await world.start();
+    await world.wait(200);
+    const quick = manager.partition({ topic: "quick", partition: 0 });
+    expect([quick?.role, quick?.leaderState?.partitionEpoch]).toEqual(["leader", 1]);
+    const afters = world.asked.flatMap(({ request }) => (request.kind === "clusterState" ? [request.afterNumber] : []));
+    expect(afters).toEqual([-1, 7, 8]);
+    // Not all of what was said is done.
+    expect(manager.stateNumber).toBe(-1);
+    await manager.close();
+  });
+});
+
+test("a broker that the controller does not know any more fetches with its old broker epoch: none at all would not be fenced", async () => {
+  const world = new World();
+  world.areFetchesLost = true;
+  world.news.push(
+    () => ({ number: 1, partitions: [stateOf("quick", 1, { leader: 2 })] }),
+    () => ({ error: "STALE_BROKER_EPOCH", number: -1 }),
+  );
+  await world.environment.kernel.run(async () => {
+    const manager = await world.start();
+    await world.wait(2000);
+    // It asks to be registered anew, without an answer.
+    expect(world.asked.filter(({ request }) => request.kind === "register").length).toBeGreaterThan(1);
+    const fetches = world.fetches();
+    expect(fetches.length).toBeGreaterThan(5);
+    expect(new Set(fetches.map(({ brokerEpoch }) => brokerEpoch))).toEqual(new Set([11]));
+    await manager.close();
+  });
+});
+
+test("a partition that failed under one leader asks only the next one", async () => {
+  const world = new World();
+  world.news.push(() => ({ number: 1, partitions: [stateOf("quick", 1, { leader: 2 })] }));
+  await world.environment.kernel.run(async () => {
+    const manager = await world.start();
+    await world.wait(100);
+    const quick = manager.partition({ topic: "quick", partition: 0 });
+    // Broker 1 is to lead in an epoch that its log is already past.
+    await quick?.log.becomeLeader(toLeaderEpoch(5));
+    await quick?.applyState(stateOf("quick", 2, { leaderEpoch: 1, partitionEpoch: 1 }));
+    expect(quick?.role).toBe("failed");
+    await quick?.applyState(stateOf("quick", 3, { leader: 3, isr: [3], leaderEpoch: 6, partitionEpoch: 2 }));
+    const before = world.asked.length;
+    manager.resumeFetching();
+    await world.wait(100);
+    expect(world.asked.slice(before).filter(({ to }) => to === 2)).toEqual([]);
+    await manager.close();
+  });
+});
