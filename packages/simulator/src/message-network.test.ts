@@ -219,6 +219,33 @@ describe("scripted faults", () => {
     ]);
   });
 
+  test("the answer to a replayed request does not settle the request that still waits", async () => {
+    const { kernel, network, client, asked } = pair();
+    network.drop({ type: "response", count: 1 });
+    network.replay({ to: 2, count: 1 }, 100_000);
+    expect(await kernel.run(() => codeOf(client.request(addressOf(2), fetchAt(3), TIMEOUT)))).toBe("TIMED_OUT");
+    expect(asked).toEqual([3, 3]);
+  });
+
+  test("a link with more messages under way than its capacity loses some of them, and no others", async () => {
+    const { kernel, network, client, asked, events } = pair();
+    network.setFaults({ capacity: 4, delayUsMin: 10_000 }, { from: 1, to: 2 });
+    const outcomes = await kernel.run(() =>
+      Promise.all(
+        Array.from({ length: 20 }, (_, offset) => codeOf(client.request(addressOf(2), fetchAt(offset), TIMEOUT))),
+      ),
+    );
+    expect(asked).toHaveLength(4);
+    expect(events.filter(({ event }) => event === "overflowed")).toHaveLength(16);
+    expect(outcomes.filter((outcome) => outcome === "answered")).toHaveLength(4);
+  });
+
+  test("a machine that is gone answers nothing to later requests either", async () => {
+    const { kernel, client, server } = pair();
+    server.crashMachine();
+    expect(await kernel.run(() => codeOf(client.request(addressOf(2), fetchAt(0), TIMEOUT)))).toBe("TIMED_OUT");
+  });
+
   test("held messages come in order once released, an answer after its time-out is late", async () => {
     const { kernel, network, client, asked, events } = pair();
     const held = network.hold({ type: "request", count: 2 });
@@ -278,6 +305,7 @@ describe("scripted faults", () => {
       serve(network.join(addressOf(2)));
       return request;
     });
+    await kernel.runFor(1_000_000);
     expect(outcome).toBe("DISCONNECTED");
     expect(asked).toEqual([]);
   });
