@@ -1,0 +1,55 @@
+import type { FlushMode } from "@tidemark/log";
+
+/**
+ * Distinct images that each script must at least give, so that a crash suite that stops looking cannot pass: about 70 % of
+ * what was counted. Columns as in the printed table: process, the loss rules in their order, second crash, all together.
+ */
+export const FLOORS = {
+  always: {
+    "append x3": [18, 11, 11, 12, 265, 51, 16, 12, 208, 457],
+    "appends in one group": [21, 16, 18, 20, 561, 60, 23, 20, 367, 874],
+    "append across index intervals": [25, 16, 18, 21, 426, 85, 24, 21, 385, 788],
+    "roll by size": [27, 20, 22, 24, 556, 112, 31, 24, 541, 1072],
+    "roll on demand": [23, 18, 24, 28, 426, 64, 26, 28, 364, 739],
+    "roll exactly at the limit": [25, 20, 26, 30, 461, 89, 30, 30, 541, 965],
+    "one group across two rolls": [28, 24, 37, 44, 639, 91, 39, 44, 826, 1402],
+    "truncate inside a segment": [21, 11, 11, 12, 301, 59, 16, 12, 226, 513],
+    "truncate inside a batch": [21, 12, 12, 13, 574, 60, 17, 13, 215, 742],
+    "truncate at a segment border": [24, 17, 18, 21, 408, 79, 23, 21, 446, 828],
+    "truncate to 0": [37, 18, 20, 21, 550, 84, 25, 21, 353, 861],
+    "truncate whole newer segments": [34, 27, 33, 45, 642, 118, 40, 45, 782, 1367],
+    "truncate fully and start at 100": [31, 18, 18, 20, 310, 70, 23, 20, 250, 542],
+    "epoch change": [29, 18, 18, 18, 217, 77, 25, 18, 288, 506],
+    "epoch checkpoint rewrite": [29, 15, 15, 16, 269, 65, 20, 16, 227, 486],
+    "recovery point checkpoint": [22, 14, 14, 15, 378, 62, 19, 15, 272, 626],
+    "clean shutdown": [22, 13, 13, 14, 247, 54, 17, 14, 205, 441],
+    "recovery itself": [33, 21, 24, 26, 613, 100, 32, 26, 383, 951],
+    "recovery between truncations": [48, 29, 32, 35, 851, 142, 43, 35, 632, 1435],
+    "failed sync, then recovery": [31, 20, 21, 21, 398, 100, 30, 21, 371, 760],
+    "disk full, then space": [18, 10, 10, 11, 80, 42, 14, 11, 131, 215],
+    "follower appends": [34, 21, 21, 21, 692, 86, 28, 21, 445, 1084],
+  },
+  none: {
+    "append x3": [17, 11, 11, 15, 742, 69, 18, 12, 197, 926],
+    "appends in one group": [21, 17, 19, 22, 1649, 55, 27, 18, 404, 1965],
+    "append across index intervals": [23, 17, 24, 102, 2229, 111, 58, 19, 395, 2598],
+    "roll by size": [25, 21, 26, 43, 2267, 121, 49, 23, 523, 2706],
+    "roll on demand": [23, 17, 22, 27, 930, 64, 32, 21, 363, 1217],
+    "roll exactly at the limit": [25, 18, 26, 35, 1467, 89, 38, 23, 565, 1935],
+    "one group across two rolls": [28, 22, 33, 44, 3175, 91, 47, 31, 1032, 4010],
+    "truncate inside a segment": [18, 11, 11, 21, 1436, 84, 21, 12, 211, 1603],
+    "truncate inside a batch": [18, 12, 12, 16, 1176, 77, 19, 13, 175, 1316],
+    "truncate at a segment border": [23, 16, 19, 25, 1244, 84, 29, 18, 466, 1652],
+    "truncate to 0": [35, 19, 24, 39, 1805, 94, 42, 20, 354, 2083],
+    "truncate whole newer segments": [32, 25, 34, 55, 1947, 118, 49, 38, 824, 2642],
+    "truncate fully and start at 100": [29, 18, 18, 28, 1525, 84, 25, 20, 264, 1731],
+    "epoch change": [28, 21, 28, 36, 3383, 116, 60, 18, 532, 3733],
+    "epoch checkpoint rewrite": [28, 16, 17, 19, 714, 80, 26, 16, 197, 897],
+    "recovery point checkpoint": [21, 14, 14, 16, 642, 71, 20, 15, 248, 880],
+    "clean shutdown": [21, 13, 13, 14, 422, 58, 18, 14, 174, 594],
+    "recovery itself": [29, 18, 20, 25, 961, 99, 29, 21, 256, 1199],
+    "recovery between truncations": [46, 30, 38, 55, 2806, 151, 61, 35, 637, 3335],
+    "disk full, then space": [16, 10, 10, 13, 541, 54, 16, 11, 135, 665],
+    "follower appends": [32, 22, 25, 28, 3147, 113, 42, 21, 570, 3528],
+  },
+} as const satisfies Readonly<Record<FlushMode, Readonly<Record<string, readonly number[]>>>>;

@@ -1,0 +1,3 @@
+import { describeCrashes } from "./describe-crashes.ts";
+
+describeCrashes("none", { distinctMin: 45_000 });

@@ -1,0 +1,218 @@
+import { toOffset } from "@tidemark/base";
+import { decodeLeaderEpochCheckpoint, LEADER_EPOCH_CHECKPOINT } from "@tidemark/epoch-cache";
+import type { PartitionLog } from "@tidemark/log";
+import type { SimulatedDisk } from "@tidemark/simulator";
+import { checkCrc, scanBatch } from "@tidemark/wire";
+import { concat, LogModel } from "./log-model.ts";
+import type { ModelBatch, ModelEpoch } from "./log-model.ts";
+import type { Obligation } from "./history.ts";
+
+const OFFSET_INDEX_ENTRY_BYTES = 8;
+
+/** A segment as its file shows it, by the wire format alone. */
+interface SegmentOnDisk {
+  readonly baseOffset: number;
+  readonly bytes: Uint8Array;
+  readonly batches: readonly (ModelBatch & { readonly positionBytes: number })[];
+  readonly index: Uint8Array | undefined;
+}
+
+/** What is wrong; thrown by the checks below, caught by the explorer, which knows the crash that led there. */
+export class Violation extends Error {
+  override readonly name = "Violation";
+}
+
+function demand(condition: boolean, message: () => string): asserts condition {
+  if (!condition) throw new Violation(message());
+}
+
+/** The segment files of a partition directory. @throws Violation unless they are whole batches, CRC-valid, in order, without overlap */
+function readSegments(files: ReadonlyMap<string, Uint8Array>, directory: string): SegmentOnDisk[] {
+  const segments: SegmentOnDisk[] = [];
+  for (const [path, bytes] of [...files].sort(([a], [b]) => (a < b ? -1 : 1))) {
+    if (!path.startsWith(`${directory}/`) || !path.endsWith(".log")) continue;
+    const baseOffset = Number(path.slice(directory.length + 1, -".log".length));
+    const index = files.get(`${path.slice(0, -".log".length)}.index`);
+    segments.push({ baseOffset, bytes, batches: readBatches(path, bytes), index });
+  }
+  let endOffset = segments[0]?.baseOffset ?? 0;
+  for (const { baseOffset, batches } of segments) {
+    demand(
+      baseOffset >= endOffset,
+      () => `segment ${baseOffset} overlaps the one before it, which ends at ${endOffset}`,
+    );
+    endOffset = baseOffset;
+    for (const batch of batches) {
+      demand(batch.baseOffset >= endOffset, () => `batch ${batch.baseOffset} after offset ${endOffset - 1}`);
+      endOffset = batch.lastOffset + 1;
+    }
+  }
+  return segments;
+}
+
+function readBatches(path: string, bytes: Uint8Array): SegmentOnDisk["batches"] {
+  const batches: (ModelBatch & { readonly positionBytes: number })[] = [];
+  for (let at = 0; at < bytes.length;) {
+    const scan = scanBatch(bytes, at);
+    demand(scan.type === "batch", () => `${path}: no whole batch at byte ${at} of ${bytes.length}`);
+    const { header } = scan;
+    demand(checkCrc(bytes, header), () => `${path}: CRC of the batch at byte ${at}`);
+    batches.push({
+      baseOffset: header.baseOffset,
+      lastOffset: header.lastOffset,
+      epoch: header.partitionLeaderEpoch,
+      bytes: bytes.subarray(at, at + header.sizeInBytes),
+      positionBytes: at,
+    });
+    at += header.sizeInBytes;
+  }
+  return batches;
+}
+
+/**
+ * What an open log holds, read from its files and from its own answers, which must agree.
+ * @throws Violation
+ */
+export async function readLog(log: PartitionLog, disk: SimulatedDisk): Promise<LogModel> {
+  const segments = readSegments(disk.image().files(), log.directory);
+  const batches = segments.flatMap((segment) => segment.batches);
+  const model = new LogModel(log.logStartOffset, log.logEndOffset, batches, log.epochEntries);
+  demand(log.damaged.length === 0, () => `damaged: ${JSON.stringify(log.damaged)}`);
+  demand(model.endOffset >= model.batchesEndOffset, () => `LEO ${model.endOffset} below ${model.batchesEndOffset}`);
+  demand(log.recoveryPoint <= log.logEndOffset, () => `recovery point ${log.recoveryPoint} > LEO ${log.logEndOffset}`);
+  demand(log.logStartOffset <= log.logEndOffset, () => `log start ${log.logStartOffset} > LEO ${log.logEndOffset}`);
+  if (log.config.flush === "always") {
+    demand(log.flushedEndOffset === log.logEndOffset, () => `flushed end ${log.flushedEndOffset} after an open`);
+  }
+  demand(
+    log.segments.map(({ baseOffset, sizeBytes }) => `${baseOffset}:${sizeBytes}`).join() ===
+      segments.map(({ baseOffset, bytes }) => `${baseOffset}:${bytes.length}`).join(),
+    () => `segments in memory ${JSON.stringify(log.segments)}, on disk ${segments.map((s) => s.baseOffset).join()}`,
+  );
+  checkEpochs(model);
+  await checkReads(log, model);
+  return model;
+}
+
+/** Epochs rise, and each batch's own is the one that the entries give for its offset. */
+function checkEpochs(model: LogModel): void {
+  const { epochs } = model;
+  const show = (): string => epochs.map(({ epoch, startOffset }) => `${epoch}@${startOffset}`).join(" ");
+  for (const [at, entry] of epochs.entries()) {
+    const before = epochs[at - 1];
+    demand(
+      before === undefined || (before.epoch < entry.epoch && before.startOffset < entry.startOffset),
+      () => `epochs do not increase: ${show()}`,
+    );
+    demand(entry.startOffset <= model.endOffset, () => `epochs ${show()} above LEO ${model.endOffset}`);
+  }
+  let at = -1;
+  for (const batch of model.batches) {
+    while ((epochs[at + 1]?.startOffset ?? Number.POSITIVE_INFINITY) <= batch.baseOffset) at++;
+    demand(
+      epochs[at]?.epoch === batch.epoch,
+      () => `batch ${batch.baseOffset} has epoch ${batch.epoch}, the entries are ${show()}`,
+    );
+  }
+}
+
+/** The reader gives every batch, found by its last offset, through whatever index there is. */
+async function checkReads(log: PartitionLog, model: LogModel): Promise<void> {
+  for (const batch of model.batches) {
+    if (batch.lastOffset < log.logStartOffset) continue;
+    const { bytes, startOffset } = await log.read({ fromOffset: toOffset(batch.lastOffset), maxBytes: 1 });
+    demand(
+      startOffset === batch.baseOffset && isEqual(bytes, batch.bytes),
+      () => `read of offset ${batch.lastOffset} gave ${bytes.length} bytes from offset ${startOffset}`,
+    );
+  }
+}
+
+/** @throws Violation unless the log is one that the crash may leave */
+export function checkObligation(found: LogModel, { candidates, floorOffset }: Obligation): void {
+  const match = candidates.find((model) => isPrefixOf(found, model));
+  demand(
+    match !== undefined,
+    () => `batches are no prefix of ${candidates.map(describe).join(" or ")}: ${describe(found)}`,
+  );
+  const isOtherStart = found.startOffset !== match.startOffset;
+  demand(
+    !isOtherStart || candidates.some((model) => model.startOffset === found.startOffset),
+    () => `log start ${found.startOffset} of ${describe(found)}`,
+  );
+  const safe = candidates.find((model) => isPrefixOf(found, model) && lacksNothingBelow(found, model, floorOffset));
+  demand(safe !== undefined, () => `lost batches below ${floorOffset} of ${describe(match)}: ${describe(found)}`);
+  // Above the last batch the end may lie only where a truncation put it.
+  demand(
+    found.endOffset === found.batchesEndOffset || candidates.some((model) => model.endOffset === found.endOffset),
+    () => `LEO ${found.endOffset} of ${describe(found)}`,
+  );
+  checkKnownEpochs(found, candidates);
+}
+
+function isPrefixOf(found: LogModel, model: LogModel): boolean {
+  return found.bytes.length <= model.bytes.length && isEqual(found.bytes, model.bytes.subarray(0, found.bytes.length));
+}
+
+function lacksNothingBelow(found: LogModel, model: LogModel, floorOffset: number): boolean {
+  const missing = model.batches[found.batches.length];
+  return missing === undefined || missing.baseOffset >= floorOffset;
+}
+
+/** No entry that nobody ever made: each is of a candidate, or begins with the first batch of its epoch. */
+function checkKnownEpochs(found: LogModel, candidates: readonly LogModel[]): void {
+  const isSame = (a: ModelEpoch, b: ModelEpoch): boolean => a.epoch === b.epoch && a.startOffset === b.startOffset;
+  for (const entry of found.epochs) {
+    const isKnown =
+      candidates.some((model) => model.epochs.some((known) => isSame(known, entry))) ||
+      found.batches.find((batch) => batch.epoch === entry.epoch)?.baseOffset === entry.startOffset;
+    demand(isKnown, () => `epoch ${entry.epoch}@${entry.startOffset} was never begun`);
+  }
+}
+
+/** @throws Violation unless indexes and epoch file of a closed log agree with its batches */
+export function checkClosedFiles(disk: SimulatedDisk, directory: string, model: LogModel): void {
+  const files = disk.image().files();
+  const segments = readSegments(files, directory);
+  const bytes = concat(segments.flatMap((segment) => segment.batches.map((batch) => batch.bytes)));
+  demand(isEqual(bytes, model.bytes), () => `the files of the closed log hold ${bytes.length} bytes`);
+  for (const segment of segments) checkIndex(segment);
+  const entries = checkEpochFile(files, directory);
+  demand(JSON.stringify(entries) === JSON.stringify(model.epochs), () => `epoch file holds ${JSON.stringify(entries)}`);
+  const leftovers = [...files.keys()].filter((name) => name.endsWith(".tmp"));
+  demand(leftovers.length === 0, () => `left over: ${leftovers.join()}`);
+}
+
+/** The epoch file is replaced as a whole: also right after a crash it is absent or complete. @throws Violation, CheckpointError */
+export function checkEpochFile(files: ReadonlyMap<string, Uint8Array>, directory: string): readonly ModelEpoch[] {
+  const path = `${directory}/${LEADER_EPOCH_CHECKPOINT}`;
+  const file = files.get(path);
+  if (file === undefined) return [];
+  demand(file.length > 0, () => "the epoch file is empty");
+  return decodeLeaderEpochCheckpoint(file, path);
+}
+
+/** Each entry names a batch by its last offset and position, in rising order. Kafka: OffsetIndex.sanityCheck and more. */
+function checkIndex({ baseOffset, index, batches }: SegmentOnDisk): void {
+  demand(index !== undefined, () => `segment ${baseOffset} has no index`);
+  demand(index.length % OFFSET_INDEX_ENTRY_BYTES === 0, () => `index of ${index.length} bytes`);
+  const view = new DataView(index.buffer, index.byteOffset, index.byteLength);
+  let lastPosition = -1;
+  for (let at = 0; at < index.length; at += OFFSET_INDEX_ENTRY_BYTES) {
+    const offset = baseOffset + view.getInt32(at);
+    const positionBytes = view.getInt32(at + 4);
+    const isBatch = batches.some((batch) => batch.lastOffset === offset && batch.positionBytes === positionBytes);
+    demand(isBatch && positionBytes > lastPosition, () => `index entry ${offset} at byte ${positionBytes}`);
+    lastPosition = positionBytes;
+  }
+}
+
+function describe(model: LogModel): string {
+  const batches = model.batches.map((batch) => `${batch.baseOffset}-${batch.lastOffset}`).join(" ");
+  const epochs = model.epochs.map(({ epoch, startOffset }) => `${epoch}@${startOffset}`).join(" ");
+  return `[${model.startOffset}, ${model.endOffset}) {${batches}} epochs {${epochs}}`;
+}
+
+function isEqual(a: Uint8Array, b: Uint8Array): boolean {
+  return Buffer.compare(a, b) === 0;
+}

@@ -1,0 +1,225 @@
+import type { FlushMode, LogConfig } from "@tidemark/log";
+import { batchOf } from "./log-model.ts";
+import type { ScriptRun } from "./script-run.ts";
+
+/** A history whose every crash is explored. */
+export interface Script {
+  readonly name: string;
+  readonly config?: Partial<LogConfig>;
+  /** Only in this mode does the script mean anything. */
+  readonly flush?: FlushMode;
+  play(run: ScriptRun): Promise<void>;
+}
+
+const WIDE: Partial<LogConfig> = { segmentBytes: 4096, indexIntervalBytes: 150 };
+
+/** Two batches of one record fill a segment to its last byte. */
+const EXACT: Partial<LogConfig> = { segmentBytes: 2 * batchOf(0, 1).length };
+
+/** Not 0, so that a lost epoch field, which reads as zeros, shows. */
+const FIRST_EPOCH = 3;
+
+async function lead(run: ScriptRun, ...recordCounts: number[]): Promise<void> {
+  await run.open();
+  await run.becomeLeader(FIRST_EPOCH);
+  for (const count of recordCounts) await run.append(count);
+}
+
+export const SCRIPTS: readonly Script[] = [
+  { name: "append x3", play: (run) => lead(run, 1, 2, 1) },
+  {
+    name: "appends in one group",
+    async play(run) {
+      await lead(run);
+      await run.append(1, 2, 1);
+      await run.append(2, 1);
+    },
+  },
+  {
+    name: "append across index intervals",
+    config: WIDE,
+    async play(run) {
+      await lead(run, 1, 1, 2, 1, 1);
+      await run.roll();
+      await run.append(1);
+    },
+  },
+  {
+    name: "roll by size",
+    play: (run) => lead(run, 1, 1, 2, 3, 1, 1),
+  },
+  {
+    name: "roll on demand",
+    async play(run) {
+      await lead(run, 2);
+      await run.roll();
+      await run.roll();
+      await run.append(1);
+      await run.roll();
+      await run.append(2);
+    },
+  },
+  { name: "roll exactly at the limit", config: EXACT, play: (run) => lead(run, 1, 1, 1, 1, 1) },
+  {
+    name: "one group across two rolls",
+    config: EXACT,
+    async play(run) {
+      await lead(run, 1);
+      await run.append(1, 1, 1, 1, 1);
+      await run.append(1, 1);
+    },
+  },
+  {
+    name: "truncate inside a segment",
+    config: WIDE,
+    async play(run) {
+      await lead(run, 1, 1, 2, 1);
+      await run.truncateTo(2);
+      await run.append(1);
+    },
+  },
+  {
+    name: "truncate inside a batch",
+    config: WIDE,
+    async play(run) {
+      await lead(run, 1, 3, 1);
+      await run.truncateTo(2);
+      await run.flush();
+      await run.append(2);
+    },
+  },
+  {
+    name: "truncate at a segment border",
+    config: EXACT,
+    async play(run) {
+      await lead(run, 1, 1, 1, 1);
+      await run.truncateTo(2);
+      await run.append(1);
+    },
+  },
+  {
+    name: "truncate to 0",
+    async play(run) {
+      await lead(run, 1, 2, 1, 1);
+      await run.truncateTo(0);
+      await run.append(2);
+    },
+  },
+  {
+    name: "truncate whole newer segments",
+    config: EXACT,
+    async play(run) {
+      await lead(run, 1, 1, 1, 1, 1, 1);
+      await run.truncateTo(1);
+      await run.append(1);
+    },
+  },
+  {
+    name: "truncate fully and start at 100",
+    async play(run) {
+      await lead(run, 1, 2, 1);
+      await run.truncateFullyAndStartAt(100);
+      await run.becomeLeader(5);
+      await run.append(1);
+    },
+  },
+  {
+    name: "epoch change",
+    async play(run) {
+      await lead(run, 1);
+      await run.becomeLeader(4);
+      await run.append(1);
+      await run.becomeLeader(6);
+      await run.becomeLeader(7);
+      await run.append(2);
+    },
+  },
+  {
+    name: "epoch checkpoint rewrite",
+    async play(run) {
+      await lead(run, 1);
+      await run.becomeLeader(4);
+      await run.append(2);
+      await run.truncateTo(1);
+      await run.becomeLeader(5);
+      await run.append(1);
+    },
+  },
+  {
+    name: "recovery point checkpoint",
+    async play(run) {
+      await lead(run, 1, 1);
+      await run.flush();
+      await run.append(2);
+      await run.flush();
+      await run.truncateTo(1);
+      await run.append(1);
+    },
+  },
+  {
+    name: "clean shutdown",
+    async play(run) {
+      await lead(run, 1, 2);
+      await run.close();
+      await run.open({ clean: true });
+      await run.becomeLeader(4);
+      await run.append(1);
+      await run.close();
+    },
+  },
+  {
+    name: "recovery itself",
+    async play(run) {
+      await lead(run, 1, 2, 1);
+      run.killProcess();
+      await run.open();
+      await run.becomeLeader(4);
+      await run.append(2);
+    },
+  },
+  {
+    name: "recovery between truncations",
+    async play(run) {
+      await lead(run, 1, 2, 1, 2);
+      await run.truncateTo(4);
+      run.killProcess();
+      await run.open();
+      await run.becomeLeader(4);
+      await run.append(1, 1);
+      await run.truncateTo(1);
+      await run.append(2);
+    },
+  },
+  {
+    name: "failed sync, then recovery",
+    flush: "always",
+    async play(run) {
+      await lead(run, 1, 1);
+      run.inject({ operation: "sync", path: ".log", code: "EIO", pages: "new" });
+      await run.failAppend(1, { mayReturn: true });
+      run.killProcess();
+      await run.open();
+      await run.becomeLeader(4);
+      await run.append(1);
+    },
+  },
+  {
+    name: "disk full, then space",
+    async play(run) {
+      await lead(run, 1);
+      run.inject({ operation: "write", path: ".log", code: "ENOSPC", written: "part" });
+      await run.failAppend(2, { mayReturn: false });
+      await run.append(1);
+    },
+  },
+  {
+    name: "follower appends",
+    async play(run) {
+      await run.open();
+      await run.appendAsFollower(3, 3);
+      await run.appendAsFollower(5, 8);
+      await run.truncateTo(3);
+      await run.appendAsFollower(9);
+    },
+  },
+];
