@@ -3,6 +3,7 @@ import { randomInt } from "node:crypto";
 import { cac, type CAC } from "cac";
 
 import { flagOption, integerOption, parseInteger, protectValues, type RawOptions, textOption } from "./arguments.ts";
+import { BROKER_COMMAND, type BrokerTask } from "./demo/cluster/broker-messages.ts";
 import { DEFAULT_SEGMENT_BYTES, SEGMENT_BYTES_MIN } from "./demo/demo-options.ts";
 import { INGEST_COMMAND, type IngestTask } from "./demo/messages.ts";
 import { CommandError, describeError, EXIT_CANNOT, EXIT_OK, Interrupted } from "./errors.ts";
@@ -30,6 +31,10 @@ export async function runCommandLine(args: readonly string[]): Promise<number> {
   if (process.env["TIDEMARK_DEBUG"] !== "1") console.error = () => {};
   try {
     const [first, task] = args;
+    if (first === BROKER_COMMAND) {
+      const { runBroker } = await import("./demo/cluster/broker.ts");
+      return await runBroker(JSON.parse(task ?? "null") as BrokerTask);
+    }
     if (first === INGEST_COMMAND) {
       const { runIngest } = await import("./demo/ingest.ts");
       return await runIngest(JSON.parse(task ?? "null") as IngestTask);
@@ -81,7 +86,11 @@ function defineCommands(signal: AbortSignal): CAC {
   const directory = ["--directory <dir>", `Directory of the log (default: ${DEFAULT_DIRECTORY})`] as const;
 
   cli
-    .command("demo", "Ingest real records, kill the process twice, prove that nothing acknowledged is lost")
+    .command(
+      "demo",
+      "Ingest real records into three brokers, kill the leader twice, prove that nothing acknowledged is lost",
+    )
+    .option("--nodes <number>", "3 brokers, or 1: a log in one process, which is killed (default: 3)")
     .option("--input <file>", "Lines to ingest, one record each (default: 200,000 flights of vega-datasets)")
     .option("--directory <dir>", "Work here and leave the log: a new or empty directory, or one of an earlier demo")
     .option("--keep", "Do not remove the temporary directory at the end")
@@ -92,6 +101,7 @@ function defineCommands(signal: AbortSignal): CAC {
       const { runDemo } = await import("./demo/run-demo.ts");
       return runDemo(
         {
+          nodes: nodesOption(options),
           inputPath: textOption(options, "input"),
           directory: textOption(options, "directory"),
           keep: flagOption(options, "keep"),
@@ -164,6 +174,13 @@ function defineCommands(signal: AbortSignal): CAC {
   cli.help();
   cli.globalCommand.option("-v, --version", "Display the version");
   return cli;
+}
+
+function nodesOption(options: RawOptions): 1 | 3 {
+  const text = textOption(options, "nodes") ?? "3";
+  if (text === "1") return 1;
+  if (text === "3") return 3;
+  throw new CommandError(`--nodes must be 1 or 3, not ${JSON.stringify(text)}`);
 }
 
 function fromOption(options: RawOptions): FetchFrom {

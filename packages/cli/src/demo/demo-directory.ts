@@ -12,7 +12,11 @@ import { DEMO_TOPICS } from "./input.ts";
 const MARKER = "tidemark-demo";
 
 /** What the demo and its engine make. Anything else in there was put by somebody else. */
-const OWN_NAME = /^(?:tidemark-demo|log|state|state\.damaged-\d+)$/u;
+const OWN_NAME = /^(?:tidemark-demo|log|state|state\.damaged-\d+|controller|broker-[1-3])$/u;
+/** The same in the directory of a broker. */
+const OWN_NAME_OF_BROKER = /^(?:log|state|state\.damaged-\d+)$/u;
+/** In that of the controller. */
+const OWN_NAME_OF_CONTROLLER = /^controller-state\.json(?:\.tmp)?$/u;
 
 const OWN_PARTITIONS: ReadonlySet<string> = new Set(DEMO_TOPICS.map((topic) => `${topic}-0`));
 
@@ -60,15 +64,33 @@ async function makeUsable(path: string): Promise<void> {
   if (existing === undefined) await makeDirectory(path);
   const names = await readdir(path);
   if (names.length === 0) return;
-  if (!names.includes(MARKER) || names.some((name) => !OWN_NAME.test(name))) {
-    throw new CommandError(`${path}: not empty, and no directory of an earlier demo; name an empty or a new one`);
+  if (!names.includes(MARKER) || names.some((name) => !OWN_NAME.test(name))) throw notOurs(path);
+  for (const name of names) {
+    const own = name === "controller" ? OWN_NAME_OF_CONTROLLER : isBroker(name) ? OWN_NAME_OF_BROKER : undefined;
+    if (own === undefined) continue;
+    if ((await readdir(join(path, name))).some((inner) => !own.test(inner))) throw notOurs(join(path, name));
   }
-  const foreign = (await partitionDirectories(path)).filter((name) => !OWN_PARTITIONS.has(name));
-  if (foreign.length > 0) {
-    throw new CommandError(
-      `${path}: holds ${foreign[0]}, which this demo did not write; name an empty or a new directory`,
-    );
+  for (const logDirectory of logDirectories(path, names)) {
+    const foreign = (await partitionDirectories(logDirectory)).filter((name) => !OWN_PARTITIONS.has(name));
+    if (foreign.length > 0) {
+      throw new CommandError(
+        `${path}: holds ${foreign[0]}, which this demo did not write; name an empty or a new directory`,
+      );
+    }
   }
+}
+
+function notOurs(path: string): CommandError {
+  return new CommandError(`${path}: not empty, and no directory of an earlier demo; name an empty or a new one`);
+}
+
+function isBroker(name: string): boolean {
+  return name.startsWith("broker-");
+}
+
+/** Of one node, and of three brokers. */
+function logDirectories(path: string, names: readonly string[]): readonly string[] {
+  return [join(path, "log"), ...names.filter(isBroker).map((name) => join(path, name, "log"))];
 }
 
 /** With its missing parents. Not `recursive`, which calls a read-only file system "no such file or directory". */
@@ -83,9 +105,9 @@ async function makeDirectory(path: string): Promise<void> {
   }
 }
 
-async function partitionDirectories(path: string): Promise<readonly string[]> {
+async function partitionDirectories(logDirectory: string): Promise<readonly string[]> {
   try {
-    const entries = await readdir(join(path, "log"), { withFileTypes: true });
+    const entries = await readdir(logDirectory, { withFileTypes: true });
     return entries.filter((entry) => entry.isDirectory()).map((entry) => entry.name);
   } catch (error) {
     if (hasCode(error, "ENOENT")) return [];
@@ -102,19 +124,19 @@ async function takeLock(lockPath: string, path: string): Promise<FileLock> {
   }
 }
 
-/** Removes the log and the state of an earlier demo, unless a process has them open. */
+/** Removes the logs and the states of an earlier demo, unless a process has them open. */
 async function removeEarlierDemo(path: string): Promise<void> {
-  const logDirectory = join(path, "log");
-  const exists = await stat(logDirectory).then(
-    () => true,
-    () => false,
-  );
-  if (exists) {
+  const names = await readdir(path);
+  for (const logDirectory of logDirectories(path, names)) {
+    const exists = await stat(logDirectory).then(
+      () => true,
+      () => false,
+    );
+    if (!exists) continue;
     const lock = await takeLock(join(logDirectory, ".lock"), path);
     await lock.release();
   }
-  await rm(logDirectory, { recursive: true, force: true });
-  for (const name of await readdir(path)) {
-    if (name.startsWith("state")) await rm(join(path, name), { recursive: true, force: true });
+  for (const name of names) {
+    if (name !== MARKER && OWN_NAME.test(name)) await rm(join(path, name), { recursive: true, force: true });
   }
 }

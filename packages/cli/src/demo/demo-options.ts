@@ -8,6 +8,8 @@ export interface DemoOptions {
   readonly inputPath: string | undefined;
   /** `undefined`: a temporary one. */
   readonly directory: string | undefined;
+  /** 1: a log embedded in a process. 3: brokers, each a process of its own. */
+  readonly nodes: 1 | 3;
   /** Leave the temporary directory; a named one always stays. */
   readonly keep: boolean;
   readonly reportPath: string | undefined;

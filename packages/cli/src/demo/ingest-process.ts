@@ -1,7 +1,5 @@
-import { spawn, type ChildProcess } from "node:child_process";
-import { fileURLToPath } from "node:url";
-
 import { CommandError, EXIT_FOUND_PROBLEMS } from "../errors.ts";
+import { endOf, spawnSelf } from "./child-process.ts";
 import {
   INGEST_COMMAND,
   type IngestMessage,
@@ -9,9 +7,6 @@ import {
   type OpenedMessage,
   type PartitionOffsets,
 } from "./messages.ts";
-
-/** How much of a process's standard error is kept, to say something when it dies. */
-const KEPT_STDERR_BYTES = 4096;
 
 export interface IngestRun {
   /** What the process said when its log was open; `undefined` only if it was killed before. */
@@ -43,7 +38,7 @@ export interface IngestObserver {
  */
 export async function runIngestProcess(task: IngestTask, observer: IngestObserver): Promise<IngestRun> {
   const startMs = performance.now();
-  const child = spawnIngest(task);
+  const child = spawnSelf(INGEST_COMMAND, task);
   const state: { opened?: OpenedMessage; closed?: PartitionOffsets; failure?: string } = {};
   let acknowledgedCount = 0;
   let wasKilled = false;
@@ -69,17 +64,15 @@ export async function runIngestProcess(task: IngestTask, observer: IngestObserve
       wasKilled = child.kill("SIGKILL");
     }
   });
-  const stderr = keepTail(child);
   const abort = () => child.kill("SIGKILL");
   observer.signal.addEventListener("abort", abort, { once: true });
   if (observer.signal.aborted) abort();
-  const ending = await endOf(child);
+  const { how, said } = await endOf(child);
   observer.signal.removeEventListener("abort", abort);
   observer.signal.throwIfAborted();
   if (state.failure !== undefined) throw new CommandError(state.failure);
   if (!wasKilled && state.closed === undefined) {
-    const said = stderr();
-    throw new CommandError(`the ingesting process ended on its own (${ending})${said === "" ? "" : `: ${said}`}`, {
+    throw new CommandError(`the ingesting process ended on its own (${how})${said === "" ? "" : `: ${said}`}`, {
       exitCode: EXIT_FOUND_PROBLEMS,
     });
   }
@@ -90,44 +83,5 @@ export async function runIngestProcess(task: IngestTask, observer: IngestObserve
     wasKilled,
     ingestMs: Math.max(0, lastAcknowledgedMs - openedMs),
     runMs: performance.now() - startMs,
-  };
-}
-
-function spawnIngest(task: IngestTask): ChildProcess {
-  // The same program by its real path (a link in node_modules/.bin would do too, but not on every system).
-  const main = new URL(import.meta.url.endsWith(".ts") ? "../main.ts" : "../main.js", import.meta.url);
-  const args = [...process.execArgv, fileURLToPath(main), INGEST_COMMAND, JSON.stringify(task)];
-  return spawn(process.execPath, args, { stdio: ["ignore", "ignore", "pipe", "ipc"] });
-}
-
-/** Waits until the process is gone and nothing is left to read from it. @returns how it ended, for people */
-function endOf(child: ChildProcess): Promise<string> {
-  return new Promise((resolve, reject) => {
-    let ending: string | undefined;
-    let isDisconnected = false;
-    const settle = () => {
-      if (ending !== undefined && isDisconnected) resolve(ending);
-    };
-    child.on("error", reject);
-    child.on("disconnect", () => {
-      isDisconnected = true;
-      settle();
-    });
-    child.on("close", (code, signal) => {
-      ending = signal === null ? `exit code ${code}` : `signal ${signal}`;
-      settle();
-    });
-  });
-}
-
-function keepTail(child: ChildProcess): () => string {
-  let tail = "";
-  child.stderr?.setEncoding("utf8").on("data", (text: string) => {
-    if (process.env["TIDEMARK_DEBUG"] === "1") process.stderr.write(text);
-    tail = (tail + text).slice(-KEPT_STDERR_BYTES);
-  });
-  return () => {
-    const lines = tail.split("\n").map((line) => line.trim());
-    return lines.find((line) => /^(Uncaught )?\w*Error\b/u.test(line)) ?? lines.findLast((line) => line !== "") ?? "";
   };
 }

@@ -2,6 +2,7 @@ import { Tidemark } from "@tidemark/server";
 
 import { describeError, EXIT_CANNOT, EXIT_OK } from "../errors.ts";
 import { lineBlocks } from "../lines.ts";
+import { asChild, tellParent } from "./child-process.ts";
 import { inputChunks } from "./input.ts";
 import type { IngestMessage, IngestTask, PartitionOffsets } from "./messages.ts";
 
@@ -13,22 +14,12 @@ const APPENDS_IN_FLIGHT_MAX = 16;
  * appends in flight, and tells its parent about each acknowledgement. It lives no longer than its parent.
  * @returns the exit code; with `thenClose` false it only returns after a failure
  */
-export async function runIngest(task: IngestTask): Promise<number> {
-  const onDisconnect = () => process.exit(EXIT_CANNOT); // The parent is gone, however it went.
-  process.on("disconnect", onDisconnect);
-  // A Ctrl-C on the terminal reaches this process too. The parent decides what becomes of it.
-  for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"] as const) process.on(signal, () => {});
-  try {
+export function runIngest(task: IngestTask): Promise<number> {
+  const run = async () => {
     await ingest(task);
     return EXIT_OK;
-  } catch (error) {
-    if (process.env["TIDEMARK_DEBUG"] === "1") process.stderr.write(`${(error as Error).stack}\n`);
-    await tell({ type: "failed", line: describeError(error) });
-    return EXIT_CANNOT;
-  } finally {
-    process.off("disconnect", onDisconnect);
-    process.disconnect(); // An open channel would keep the process alive.
-  }
+  };
+  return asChild(run, (error) => tell({ type: "failed", line: describeError(error) }), EXIT_CANNOT);
 }
 
 async function ingest(task: IngestTask): Promise<void> {
@@ -109,13 +100,6 @@ function offsetsOf(partition: PartitionOffsets): PartitionOffsets {
   return { logStartOffset, logEndOffset, flushedEndOffset, recoveryPoint };
 }
 
-/** Resolves once the message is on its way; the parent reads it even if this process is killed right after. */
 function tell(message: IngestMessage): Promise<void> {
-  return new Promise((resolve, reject) => {
-    if (process.send === undefined) {
-      reject(new Error("started without a parent"));
-      return;
-    }
-    process.send(message, undefined, {}, (error) => (error === null ? resolve() : reject(error)));
-  });
+  return tellParent(message);
 }

@@ -1,3 +1,5 @@
+import { mulberry32 } from "./seeded-random.ts";
+
 /** One planned kill of the ingesting process. */
 export interface PlannedKill {
   /** Kill once at least this many records are acknowledged. */
@@ -35,15 +37,4 @@ function killThresholds(recordCount: number, seed: number): readonly number[] {
   ].filter(({ from, to }) => to > from);
   while (thirds.length > KILL_COUNT) thirds.splice(Math.floor(random() * thirds.length), 1);
   return thirds.map(({ from, to }) => from + 1 + Math.floor(random() * (to - from)));
-}
-
-/** A small seeded generator of numbers in [0, 1): good enough to choose with, the same everywhere. */
-function mulberry32(seed: number): () => number {
-  let state = seed >>> 0;
-  return () => {
-    state = (state + 0x6d2b79f5) >>> 0;
-    let mixed = Math.imul(state ^ (state >>> 15), state | 1);
-    mixed ^= mixed + Math.imul(mixed ^ (mixed >>> 7), mixed | 61);
-    return ((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32;
-  };
 }

@@ -17,13 +17,7 @@ export interface DemoReport {
   readonly version: string;
   readonly node: string;
   readonly seed: number;
-  readonly input: {
-    readonly name: string;
-    readonly lines: number;
-    readonly bytes: number;
-    readonly longestLineBytes: number;
-    readonly endsWithNewline: boolean;
-  };
+  readonly input: ReportInput;
   readonly directory: string;
   readonly topic: string;
   readonly partition: number;
@@ -35,6 +29,14 @@ export interface DemoReport {
   readonly epochs: readonly EpochEntry[];
   readonly offsets: PartitionOffsets;
   readonly throughput: ThroughputFigures;
+}
+
+export interface ReportInput {
+  readonly name: string;
+  readonly lines: number;
+  readonly bytes: number;
+  readonly longestLineBytes: number;
+  readonly endsWithNewline: boolean;
 }
 
 /** One SIGKILL and the reopening after it. */
@@ -124,6 +126,11 @@ function printVerdict(report: DemoReport): void {
     );
     return;
   }
+  printProblems(report);
+}
+
+/** What is off, and how much of it. */
+export function printProblems(report: Pick<DemoReport, "problems" | "problemCount">): void {
   for (const problem of report.problems) printLine(`${styled("red", "problem")}  ${problem}`);
   const unlisted = report.problemCount - report.problems.length;
   if (unlisted > 0) printLine(`         and ${formatCount(unlisted)} more`);
@@ -182,7 +189,8 @@ function killTable(report: DemoReport): string {
   return table.toString();
 }
 
-function plainTable(head: readonly string[]): Table.Table {
+/** A table without colours of its own, all columns to the right. */
+export function plainTable(head: readonly string[]): Table.Table {
   return new Table({
     head: head.map((title) => styled("bold", title)),
     colAligns: head.map(() => "right"),
