@@ -5,7 +5,7 @@
  */
 
 export const T = 1_700_000_000_000;
-export const DAY_MS = 86_400_000;
+const DAY_MS = 86_400_000;
 
 export interface GoldenHeader {
   readonly baseOffset: number;
@@ -41,7 +41,7 @@ export interface GoldenBatch {
 }
 
 /** Blanks and line ends are for the eye. */
-export function hex(digits: string): Uint8Array {
+function hex(digits: string): Uint8Array {
   return new Uint8Array(Buffer.from(digits.replaceAll(/\s/g, ""), "hex"));
 }
 

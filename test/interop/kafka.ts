@@ -17,7 +17,7 @@ const STDERR_QUOTE_CHARS = 4000;
  * The folder with Kafka's jars: `KAFKA_LIBS` as it is, or a cache that Maven fills at the first call.
  * @throws when Java or Maven is missing, or Maven cannot fetch
  */
-export async function installKafka(): Promise<string> {
+async function installKafka(): Promise<string> {
   await mustRun("java", ["-version"]);
   const given = process.env["KAFKA_LIBS"];
   if (given !== undefined && given !== "") {

@@ -67,7 +67,7 @@ export class LmdbState implements State {
         overlappingSync: false,
         eventTurnBatching: false,
       });
-      if (isNew) await reserveSpace(database);
+      if (isNew) await reserveSpace(database, directory);
       await syncNames(directory, firstMade);
       return new LmdbState(directory, database);
     } catch (error) {
@@ -214,8 +214,13 @@ async function requireSpace(directory: string): Promise<void> {
 }
 
 /** Pages of a value that was removed are written first by the next commits. */
-async function reserveSpace(database: RootDatabase<Uint8Array, Buffer>): Promise<void> {
+async function reserveSpace(database: RootDatabase<Uint8Array, Buffer>, directory: string): Promise<void> {
   const key = encodeKey("reserved");
-  await database.put(key, new Uint8Array(RESERVED_BYTES));
-  await database.remove(key);
+  try {
+    await database.put(key, new Uint8Array(RESERVED_BYTES));
+    await database.remove(key);
+  } catch (error) {
+    await database.close();
+    throw await describeFailure(error, directory);
+  }
 }

@@ -213,7 +213,7 @@ describe("limits of the process", () => {
         console.log("result", state.get("left0"), state.get("right0").length);
         await state.close();
       `,
-      "ulimit -f 256",
+      "ulimit -f 4096",
     ).ended();
     expect(output).toContain("result StateError IO true 1000\n");
     expect(output).toContain("result undefined 5000\n");

@@ -6,7 +6,7 @@ import type { PeerAddress } from "@tidemark/wire";
 import { makeDirectoryDurably } from "../node-directory.ts";
 
 /** The id under which brokers address the controller. */
-export const CONTROLLER_NODE_ID = 0;
+const CONTROLLER_NODE_ID = 0;
 
 export interface ControllerNodeOptions {
   readonly directory: string;
