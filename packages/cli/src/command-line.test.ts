@@ -46,7 +46,9 @@ describe("words that are wrong: one line, exit code 2", () => {
     [["fetch", "a", "b"], "unused args: b"],
     [["fetch", "a", "--from", "sometime"], '--from must be earliest, latest or an offset, not "sometime"'],
     [["fetch", "a", "--format", "xml"], '--format must be one of value, json, hex, not "xml"'],
+    [["demo", "--nodes", "2"], '--nodes must be 1 or 3, not "2"'],
     [["dump"], "missing required args for command dump <...files>"],
+    [["describe"], "missing required args for command describe <...dirs>"],
   ])("%j", async (args, line) => {
     expect(await run(...args)).toEqual({ exitCode: 2, stdout: "", stderr: `tidemark: ${line}\n` });
   });
@@ -80,6 +82,8 @@ describe("commands on a directory", () => {
       [["verify", file], "file: not a directory"],
       [["demo", "--input", file, "--directory", file], "file: not a directory"],
       [["dump", directory], "not a file that dump knows"],
+      [["describe", missing], "missing: no such file or directory"],
+      [["describe", file], "file: not a directory"],
     ] as const) {
       const result = await run(...args);
       expect(result, args.join(" ")).toMatchObject({ exitCode: 2, stdout: "" });
@@ -90,6 +94,7 @@ describe("commands on a directory", () => {
     await mkdir(missing);
     expect((await run("fetch", "orders", "--directory", missing)).stderr).toContain('there is no topic "orders"');
     expect((await run("verify", missing)).stderr).toContain("holds no log");
+    expect((await run("describe", missing)).stderr).toContain("holds no log");
     expect(await readdir(missing)).toEqual([]);
   });
 
@@ -106,6 +111,12 @@ describe("commands on a directory", () => {
       expect(result.stderr).toMatch(/^tidemark: .* in use by another process.*\n$/u);
     }
     expect(await run("verify", directory)).toMatchObject({ exitCode: 0, stderr: "" });
+    const described = await run("describe", directory);
+    expect(described).toMatchObject({ exitCode: 0, stderr: "" });
+    expect(described.stdout).toMatch(/^orders-0\n/mu);
+    expect(described.stdout).toMatch(/│ +1 │ +n\/a │ +0 │ +\S+ │ +1 │ +0@0 │ +in use │/u);
+    const [replica] = JSON.parse((await run("describe", "--json", directory)).stdout) as unknown[];
+    expect(replica).toMatchObject({ topic: "orders", logEndOffset: 1, status: "in use" });
   });
 
   test("fetch: where it begins and ends, and how records are shown", async () => {

@@ -171,6 +171,17 @@ function defineCommands(signal: AbortSignal): CAC {
     return verify(path, signal);
   });
 
+  cli
+    .command(
+      "describe <...dirs>",
+      "Print leader, epoch, ISR, LEO, HW, log start and epoch cache of replicas; never writes",
+    )
+    .option("--json", "As JSON")
+    .action(async (paths: string[], options: RawOptions) => {
+      const { describe } = await import("./describe.ts");
+      return describe(paths, { json: flagOption(options, "json") });
+    });
+
   cli.help();
   cli.globalCommand.option("-v, --version", "Display the version");
   return cli;

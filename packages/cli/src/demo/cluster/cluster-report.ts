@@ -109,7 +109,7 @@ export function printReplicas(title: string, rows: readonly ReplicaRow[]): void 
 }
 
 /** `0@0 1@66000`: each epoch and the offset of its first record. */
-export function formatEpochs(epochs: readonly EpochEntry[]): string {
+export function formatEpochs(epochs: readonly { readonly epoch: number; readonly startOffset: number }[]): string {
   return epochs.map(({ epoch, startOffset }) => `${epoch}@${startOffset}`).join(" ") || "none";
 }
 

@@ -122,13 +122,22 @@ export class Cluster {
         assignments: [[...BROKER_IDS]],
       });
       await cluster.waitUntilWhole();
-      // The brokers hear of the topic, and make it, a little later.
-      while ((await Promise.all(BROKER_IDS.map((id) => cluster.ask(id)))).includes(undefined))
-        await cluster.sleep(POLL_MS);
+      await cluster.#untilAllHaveTheTopic();
       return cluster;
     } catch (error) {
       await cluster.destroy();
       throw error;
+    }
+  }
+
+  /** The brokers hear of a new topic, and make it, a little later. */
+  async #untilAllHaveTheTopic(): Promise<void> {
+    const deadlineMs = performance.now() + OPENING_MS_MAX;
+    for (;;) {
+      const replicas = await Promise.all(BROKER_IDS.map((brokerId) => this.ask(brokerId)));
+      if (!replicas.includes(undefined)) return;
+      if (performance.now() > deadlineMs) throw new CommandError("the brokers do not make the topic");
+      await this.sleep(POLL_MS);
     }
   }
 

@@ -140,7 +140,7 @@ async function problemsOfBatches(
 ): Promise<readonly string[]> {
   const problems: string[] = [];
   const doomed = new Map(tails.flatMap((tail) => tail.batches.map((batch) => [keyOf(batch), tail] as const)));
-  const found: { epoch: number; startOffset: number }[] = [];
+  const found: EpochStart[] = [];
   let logEndOffset = 0;
   for await (const { header, where } of partitionBatches(partitionDirectory)) {
     const { baseOffset, lastOffset, partitionLeaderEpoch: leaderEpoch, crc } = header;
@@ -161,13 +161,18 @@ function keyOf(batch: { baseOffset: number; lastOffset: number; leaderEpoch: num
   return `${batch.baseOffset}-${batch.lastOffset}/${batch.leaderEpoch}/${batch.crc}`;
 }
 
+interface EpochStart {
+  readonly epoch: number;
+  readonly startOffset: number;
+}
+
 /**
  * Every epoch of the batches must be in the cache with the offset of its first record, and nothing else: but for a last epoch that
  * began at the very end, in which nothing was written.
  */
 export function epochProblem(
-  cache: readonly EpochEntry[],
-  found: readonly { readonly epoch: number; readonly startOffset: number }[],
+  cache: readonly EpochStart[],
+  found: readonly EpochStart[],
   logEndOffset: number,
 ): string | undefined {
   const last = cache.at(-1);
@@ -179,8 +184,7 @@ export function epochProblem(
       ({ epoch, startOffset }, index) => epoch === found[index]?.epoch && startOffset === found[index]?.startOffset,
     );
   if (isSame) return undefined;
-  const batches = found.map(({ epoch, startOffset }) => `${epoch}@${startOffset}`).join(" ") || "none";
-  return `its epoch cache says ${formatEpochs(cache)}, its batches say ${batches}`;
+  return `its epoch cache says ${formatEpochs(cache)}, its batches say ${formatEpochs(found)}`;
 }
 
 /** Each with the first. */
