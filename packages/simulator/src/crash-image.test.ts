@@ -1,7 +1,8 @@
 import { decodeUtf8, encodeUtf8, writeFileAtomically, writeFully } from "@tidemark/base";
 import { describe, expect, test } from "vitest";
-import { enumerateCrashImages, LOSS_RULES } from "./crash-image.ts";
-import type { LossRule } from "./crash-image.ts";
+import { enumerateCrashImages } from "./crash-image.ts";
+import { LOSS_RULES } from "./loss-rule.ts";
+import type { LossRule } from "./loss-rule.ts";
 import { SimulatedDisk } from "./disk.ts";
 import { SimulatedState } from "./state.ts";
 import type { DiskImage } from "./volume.ts";

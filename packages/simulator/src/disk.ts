@@ -3,7 +3,7 @@ import type { FileHandle, FileLock, FileSystem, OpenMode } from "@tidemark/base"
 import { immediateCompletion } from "./completion.ts";
 import type { Completion } from "./completion.ts";
 import { drawCrashImage, enumerateCrashImages } from "./crash-image.ts";
-import type { EnumerationLimits, LossRule } from "./crash-image.ts";
+import type { EnumerationLimits, LossRule } from "./loss-rule.ts";
 import { DiskCore } from "./disk-core.ts";
 import type { DiskLimits } from "./disk-core.ts";
 import type { DiskFault, InjectedFault } from "./fault.ts";

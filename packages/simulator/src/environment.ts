@@ -2,7 +2,7 @@ import type { Environment } from "@tidemark/base";
 import { SimulatedClock } from "./clock.ts";
 import { immediateCompletion, KernelCompletion } from "./completion.ts";
 import type { Completion, LatencyRange } from "./completion.ts";
-import type { EnumerationLimits, LossRule } from "./crash-image.ts";
+import type { EnumerationLimits, LossRule } from "./loss-rule.ts";
 import { SimulatedDisk } from "./disk.ts";
 import type { SimulatedDiskOptions } from "./disk.ts";
 import { Kernel } from "./kernel.ts";

@@ -1,8 +1,9 @@
 export { SimulatedClock, WALL_START_MS } from "./clock.ts";
 export { immediateCompletion, KernelCompletion, SimulatedCrash } from "./completion.ts";
 export type { Completion, LatencyRange } from "./completion.ts";
-export { drawCrashImage, enumerateCrashImages, LOSS_RULES } from "./crash-image.ts";
-export type { EnumerationLimits, LossRule } from "./crash-image.ts";
+export { drawCrashImage, enumerateCrashImages } from "./crash-image.ts";
+export { LOSS_RULES } from "./loss-rule.ts";
+export type { EnumerationLimits, LossRule } from "./loss-rule.ts";
 export { SimulatedDisk } from "./disk.ts";
 export type { SimulatedDiskOptions } from "./disk.ts";
 export type { DiskLimits } from "./disk-core.ts";

@@ -1,5 +1,5 @@
 import { fail } from "@tidemark/base";
-import type { LossRule, ResolvedLimits } from "./crash-image.ts";
+import type { LossRule, ResolvedLimits } from "./loss-rule.ts";
 import type { FileContent } from "./file-content.ts";
 import { mix32 } from "./hash.ts";
 import type { CrashPoint } from "./operation-log.ts";
