@@ -21,6 +21,15 @@ export type Fault = { readonly atMs: number; readonly target: Target } & (
       readonly direction: "both" | "send" | "hear";
     }
   | { readonly type: "killController"; readonly restartAfterMs: number }
+  /** A leader goes with records that nobody else has. */
+  | {
+      readonly type: "strand";
+      readonly heldMs: number;
+      readonly fate:
+        | { readonly type: "kill"; readonly isTold: boolean; readonly restartAfterMs: number }
+        | { readonly type: "pause"; readonly durationMs: number };
+      readonly releasedAfterMs: number;
+    }
 );
 
 /** Everything that a seed decides up front. */
@@ -32,7 +41,16 @@ export interface Plan {
   readonly faults: readonly Fault[];
 }
 
-const FAULT_TYPES = ["kill", "powerCut", "shutDown", "pause", "holdBack", "cutOff", "killController"] as const;
+const FAULT_TYPES = [
+  "kill",
+  "powerCut",
+  "shutDown",
+  "pause",
+  "holdBack",
+  "cutOff",
+  "killController",
+  "strand",
+] as const;
 const LOSSES: readonly Loss[] = ["all", "all", ...LOSS_RULES];
 
 /**
@@ -129,6 +147,18 @@ function drawFaults(below: (site: string, bound: number) => number, durationMs: 
       }
       case "killController":
         return { ...common, type, restartAfterMs: shortMs };
+      case "strand":
+        return {
+          ...common,
+          type,
+          target: "leader",
+          heldMs: 50 + below(`${site}.held`, 1000),
+          fate:
+            below(`${site}.fate`, 4) === 0
+              ? { type: "pause", durationMs: longMs }
+              : { type: "kill", isTold, restartAfterMs: lastingMs },
+          releasedAfterMs: below(`${site}.released`, 500),
+        };
       default:
         return type satisfies never;
     }
