@@ -58,6 +58,13 @@ test("bytes that are no index are refused: cut inside an entry, not increasing, 
   expect(OffsetIndex.decode(toOffset(0), new Uint8Array(0))?.count).toBe(0);
 });
 
+test("bytes whose positions do not increase are refused, though their offsets do: a lookup would start behind its batch", () => {
+  for (const second of [100, 99]) {
+    const bytes = indexOf(0, [5, 100], [9, second]).encode();
+    expect(OffsetIndex.decode(toOffset(0), bytes)).toBeUndefined();
+  }
+});
+
 test("an entry that does not increase, or does not fit, is a broken invariant", () => {
   expect(() => indexOf(0, [5, 100], [5, 200])).toThrow("strictly increase");
   expect(() => indexOf(10, [9, 100])).toThrow("relative offset");
