@@ -6,6 +6,7 @@ import { Tidemark } from "@tidemark/server";
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 
 import { runCommandLine } from "./command-line.ts";
+import { VERSION } from "./version.ts";
 
 type WriteDone = (error?: Error | null) => void;
 
@@ -52,6 +53,10 @@ describe("words that are wrong: one line, exit code 2", () => {
   ])("%j", async (args, line) => {
     expect(await run(...args)).toEqual({ exitCode: 2, stdout: "", stderr: `tidemark: ${line}\n` });
   });
+});
+
+test.each([["--version"], ["-v"]])("%s prints the version", async (word) => {
+  expect(await run(word)).toEqual({ exitCode: 0, stdout: `${VERSION}\n`, stderr: "" });
 });
 
 describe("commands on a directory", () => {

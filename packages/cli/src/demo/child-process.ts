@@ -68,18 +68,20 @@ export async function asChild(
 ): Promise<number> {
   const onDisconnect = () => process.exit(exitCode); // The parent is gone, however it went.
   process.on("disconnect", onDisconnect);
+  if (!process.connected) onDisconnect(); // It went while this program was being loaded.
   // A Ctrl-C on the terminal reaches this process too. The parent decides what becomes of it.
   for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"] as const) process.on(signal, () => {});
+  let result: number;
   try {
-    return await run();
+    result = await run();
   } catch (error) {
     if (process.env["TIDEMARK_DEBUG"] === "1") process.stderr.write(`${(error as Error).stack}\n`);
     await tellFailure(error);
-    return exitCode;
-  } finally {
-    process.off("disconnect", onDisconnect);
-    process.disconnect(); // An open channel would keep the process alive.
+    process.exit(exitCode); // What is open stays open, as after a kill.
   }
+  process.off("disconnect", onDisconnect);
+  process.disconnect(); // An open channel would keep the process alive.
+  return result;
 }
 
 /** Resolves once the message is on its way; the parent reads it even if this process is killed right after. */
