@@ -58,6 +58,11 @@ export class LeaderFetcher {
     return this.#partitions.size;
   }
 
+  /** Something was asked that is not answered yet. */
+  get isAsking(): boolean {
+    return this.#inFlight > 0;
+  }
+
   add(partition: Partition): void {
     this.#partitions.add(partition);
     this.pump();

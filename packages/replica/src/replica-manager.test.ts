@@ -181,3 +181,24 @@ test("a partition that failed under one leader asks only the next one", async ()
     await manager.close();
   });
 });
+
+test("a paused broker owes nobody a question once those that were out are over, and asks no more until it resumes", async () => {
+  const world = new World();
+  world.areFetchesLost = true; // After 1 ms each.
+  world.news.push(() => ({ number: 1, partitions: [stateOf("quick", 1, { leader: 2 })] }));
+  await world.environment.kernel.run(async () => {
+    const manager = await world.start();
+    while (!manager.isAsking) await world.wait(0.25);
+    manager.pauseFetching();
+    expect(manager.isAsking).toBe(true);
+    await world.wait(2);
+    expect(manager.isAsking).toBe(false);
+    const before = world.fetches().length;
+    await world.wait(2000);
+    expect([manager.isAsking, world.fetches().length]).toEqual([false, before]);
+    manager.resumeFetching();
+    await world.wait(300);
+    expect(world.fetches().length).toBeGreaterThan(before);
+    await manager.close();
+  });
+});

@@ -148,6 +148,11 @@ export class ReplicaManager {
     for (const fetcher of this.#fetchers.values()) fetcher.resume();
   }
 
+  /** Whether some leader still owes an answer: after `pauseFetching` what it is asked for already may come, while this is true. */
+  get isAsking(): boolean {
+    return [...this.#fetchers.values()].some((fetcher) => fetcher.isAsking);
+  }
+
   /** Answers a peer or client; never rejects. A fetch may take as long as its `maxWaitMs`. */
   async handle(request: PeerRequest): Promise<PeerResponse> {
     switch (request.kind) {
