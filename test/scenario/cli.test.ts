@@ -17,26 +17,31 @@ async function snapshot(directory: string): Promise<ReadonlyMap<string, string>>
 }
 
 describe("words of the command line", () => {
-  test("--version and -v print the version, also behind a leading --", async () => {
+  test("--version prints the version, also behind a leading --", async () => {
     const manifest = JSON.parse(
       await readFile(new URL("../../packages/cli/package.json", import.meta.url), "utf8"),
     ) as {
       version: string;
     };
-    for (const args of [["--version"], ["-v"], ["--", "--version"]]) {
-      const result = await runCommand(args);
-      expect(result).toMatchObject({ exitCode: 0, stderr: "" });
-      expect(result.stdout.toString("utf8")).toBe(`${manifest.version}\n`);
-    }
+    const result = await runCommand(["--", "--version"]);
+    expect(result).toMatchObject({ exitCode: 0, stderr: "" });
+    expect(result.stdout.toString("utf8")).toBe(`${manifest.version}\n`);
   });
 
   test("--help lists the commands, COMMAND --help its options; hidden commands stay hidden", async () => {
     const general = await runCommand(["--help"]);
     expect(general).toMatchObject({ exitCode: 0, stderr: "" });
-    for (const name of ["demo", "append <topic>", "fetch <topic>", "dump <...files>", "verify <dir>"]) {
+    for (const name of [
+      "demo",
+      "append <topic>",
+      "fetch <topic>",
+      "dump <...files>",
+      "verify <dir>",
+      "describe <...dirs>",
+    ]) {
       expect(general.stdout.toString("utf8")).toContain(name);
     }
-    expect(general.stdout.toString("utf8")).not.toContain("demo-ingest");
+    expect(general.stdout.toString("utf8")).not.toMatch(/demo-\w/u);
     const demo = await runCommand(["demo", "--help"]);
     expect(demo).toMatchObject({ exitCode: 0, stderr: "" });
     expect(demo.stdout.toString("utf8")).toContain("--seed <number>");

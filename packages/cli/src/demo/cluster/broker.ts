@@ -8,6 +8,8 @@ import type { BrokerMessage, BrokerRequest, BrokerTask } from "./broker-messages
 const INDEX_INTERVAL_BYTES = 4096;
 const CLUSTER_STATE_WAIT_MS = 500;
 const HIGH_WATERMARK_CHECKPOINT_MS = 1000;
+const HOLD_WAIT_MS = 1500;
+const HOLD_POLL_MS = 5;
 
 /**
  * One broker of the demo, a process of its own: does what its parent says, tells it what it cuts from its log.
@@ -50,7 +52,7 @@ async function serve(task: BrokerTask): Promise<number> {
   await tell({ type: "opened", openMs: performance.now() - startMs });
   for (;;) {
     const { id, command } = await requests.next();
-    if (command === "hold") broker.manager.pauseFetching();
+    if (command === "hold") await hold(broker);
     else if (command === "resume") broker.manager.resumeFetching();
     else if (command === "shutDown") break;
     await tell({ type: "answer", id, replicas: broker.describe() });
@@ -58,6 +60,14 @@ async function serve(task: BrokerTask): Promise<number> {
   const { isClean } = await broker.close();
   await tell({ type: "closed", isClean });
   return EXIT_OK;
+}
+
+/** From here on nothing is fetched, and a fetch that waits at the leader brings nothing any more, unless that is too slow to tell. */
+async function hold({ manager }: Broker): Promise<void> {
+  manager.pauseFetching();
+  const deadlineMs = performance.now() + HOLD_WAIT_MS;
+  while (manager.isAsking && performance.now() < deadlineMs)
+    await new Promise((resolve) => setTimeout(resolve, HOLD_POLL_MS));
 }
 
 /** What the parent asks, in order. */

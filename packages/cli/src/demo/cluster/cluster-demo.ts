@@ -9,7 +9,7 @@ import { VERSION } from "../../version.ts";
 import { type DemoContext, maxMessageBytesOf, reportInputOf } from "../demo-context.ts";
 import { inputChunks, inputName, topicOf } from "../input.ts";
 import { printLabelled } from "../report.ts";
-import { BROKER_IDS, Cluster, FETCH_MAX_WAIT_MS, FLUSH_INTERVAL_MS, MIN_INSYNC_REPLICAS } from "./cluster.ts";
+import { BROKER_IDS, Cluster, FLUSH_INTERVAL_MS, MIN_INSYNC_REPLICAS } from "./cluster.ts";
 import { ClusterIngest } from "./cluster-ingest.ts";
 import {
   type ClusterDemoReport,
@@ -274,8 +274,6 @@ export class ClusterDemo {
       const { leader, leaderEpoch, partitionEpoch } = cluster.partition;
       const followers = BROKER_IDS.filter((brokerId) => brokerId !== leader);
       const isHeld = await cluster.orStop(cluster.hold(followers));
-      // A fetch that waits at the leader would take the first batch.
-      await cluster.sleep(2 * FETCH_MAX_WAIT_MS);
       const { acknowledgedCount: acknowledged } = ingest;
       if (isHeld) await cluster.orStop(ingest.send(planned.sendUpTo, BATCHES_IN_FLIGHT_MAX));
       const isAlone = isHeld && (await this.#waitUntilAlone(cluster, ingest, leader, followers));

@@ -15,7 +15,7 @@ export const MIN_INSYNC_REPLICAS = 2;
 export const FLUSH_INTERVAL_MS = 1000;
 
 /** Short, so that holding followers back takes effect soon: a fetch that waits at the leader is still answered. */
-export const FETCH_MAX_WAIT_MS = 100;
+const FETCH_MAX_WAIT_MS = 100;
 
 /** A broker that was not heard of for so long is fenced. Kafka's default is 9 s; the demo is not that patient. */
 const SESSION_TIMEOUT_MS = 3000;
