@@ -90,12 +90,15 @@ export async function loadLog(options: LoadOptions): Promise<LoadedLog> {
   const logStartOffset = toOffset(Math.min(Math.max(knownStart, segments[0]?.baseOffset ?? 0), logEndOffset));
 
   const isAllDurable = surveyed.isTrusted || config.flush === "always";
-  const segmentsCopied =
-    isAllDurable && !surveyed.isTrusted ? await copyUnsynced(files, directory, segments, recoveryPointBefore) : 0;
-  // What a killed process wrote may be in the page cache only: until a sync nobody may call it durable.
-  if (!isAllDurable) for (const segment of segmentsFrom(segments, recoveryPointBefore)) segment.isDirty = true;
-  const indexes = config.flush === "always" ? segments.slice(0, -1) : [];
-  for (const segment of indexes) await segment.persistIndex();
+  const segmentsCopied = isAllDurable && !surveyed.isTrusted ? await copyUnsynced(segments, recoveryPointBefore) : 0;
+  if (!surveyed.isTrusted) {
+    // What the process before wrote, cut or removed may be known to the page cache only. In `none` mode contents stay so until a
+    // flush, which must then not pass over them; names are few, and are synced now.
+    if (!isAllDurable) for (const segment of segmentsFrom(segments, recoveryPointBefore)) segment.isDirty = true;
+    await files.syncDirectory(directory);
+  }
+  // An index that was rebuilt is put right at once: what a crash left of the file is nobody's to read.
+  for (const segment of segments) await segment.persistIndex();
 
   const opened = await openEpochs(files, directory, {
     survey: surveyed,
@@ -104,7 +107,11 @@ export async function loadLog(options: LoadOptions): Promise<LoadedLog> {
     logEndOffset,
   });
   const recoveryPoint = isAllDurable ? logEndOffset : toOffset(Math.min(recoveryPointBefore, logEndOffset));
-  if (damaged.length === 0 && recoveryPoint !== knownRecoveryPoint) await state.raiseRecoveryPoint(recoveryPoint);
+  if (knownRecoveryPoint === undefined) {
+    // Durable before the first append: while nothing is known, a lost file would be taken for a border that leaves offsets out.
+    await state.saveStart(logStartOffset, damaged.length === 0 ? recoveryPoint : toOffset(0));
+  } else if (damaged.length === 0 && recoveryPoint !== knownRecoveryPoint)
+    await state.raiseRecoveryPoint(recoveryPoint);
 
   return {
     segments,
@@ -217,21 +224,11 @@ async function cutLog(
 }
 
 /** After an unclean stop a sync may have failed before it: what the page cache shows is written anew before anybody hears of it. */
-async function copyUnsynced(
-  files: FileSystem,
-  directory: string,
-  segments: readonly LogSegment[],
-  recoveryPoint: Offset,
-): Promise<number> {
-  let copied = 0;
-  for (const segment of segmentsFrom(segments, recoveryPoint)) {
-    if (segment.sizeBytes === 0) continue;
-    await segment.copyAfresh();
-    copied += 1;
-  }
-  // Also for the names: a segment made just before the crash may be known to the page cache only.
-  await files.syncDirectory(directory);
-  return copied;
+async function copyUnsynced(segments: readonly LogSegment[], recoveryPoint: Offset): Promise<number> {
+  // Empty ones too: they may have been cut by a truncation that only the page cache knows of.
+  const unsynced = segmentsFrom(segments, recoveryPoint);
+  for (const segment of unsynced) await segment.copyAfresh();
+  return unsynced.length;
 }
 
 /** Segments that may hold something at or above the recovery point. */
