@@ -8,17 +8,14 @@ import { checkClosedFiles, checkEpochFile, checkObligation, readLog, Violation }
 import { configOf, DIRECTORY, emptyDisk, ScriptRun } from "./script-run.ts";
 import type { Script } from "./scripts.ts";
 
-/** Borders of a batch: after the length, the epoch and the CRC, and at the end of the header. */
-const BATCH_BORDERS = [12, 16, 21, 61];
+/** Borders of a batch: after the length, the epoch and the CRC. */
+const BATCH_BORDERS = [12, 16, 21];
 
-/** Outcomes of one crash under one rule; more are sampled. Sectors are smaller than a batch, so that each is cut. */
-const LIMITS: EnumerationLimits = {
-  outcomesMax: 512,
-  sectorBytes: 24,
-  tornCutsMax: 6,
-  tornBorders: BATCH_BORDERS,
-  seed: 1,
-};
+/** Sectors are smaller than a batch, so that each is cut. */
+const LIMITS: EnumerationLimits = { sectorBytes: 24, tornCutsMax: 5, tornBorders: BATCH_BORDERS, seed: 1 };
+
+/** Outcomes of one crash under one rule; more are sampled. Without syncs more is pending, and the same crash comes again and again. */
+const OUTCOMES_MAX: Readonly<Record<FlushMode, number>> = { always: 512, none: 256 };
 
 /** For the second crash, during recovery and the first append after it. */
 const SECOND_LIMITS: EnumerationLimits = { ...LIMITS, outcomesMax: 24 };
@@ -97,8 +94,9 @@ class Explorer {
       for (const point of disk.crashPoints()) {
         this.#crashPoints++;
         await this.#crashProcess(point);
+        const limits = { ...LIMITS, outcomesMax: OUTCOMES_MAX[this.#config.flush] };
         for (const rule of LOSS_RULES) {
-          for (const image of enumerateCrashImages(point, rule, LIMITS)) await this.#crashMachine(point, rule, image);
+          for (const image of enumerateCrashImages(point, rule, limits)) await this.#crashMachine(point, rule, image);
         }
       }
     }

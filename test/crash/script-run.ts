@@ -25,7 +25,7 @@ export function configOf(flush: FlushMode, config: Partial<LogConfig>): LogConfi
   return { ...CONFIG, ...config, flush };
 }
 
-export function openLog(disk: SimulatedDisk, config: LogConfig, wasCleanShutdown: boolean): Promise<PartitionLog> {
+function openLog(disk: SimulatedDisk, config: LogConfig, wasCleanShutdown: boolean): Promise<PartitionLog> {
   return PartitionLog.open({
     files: disk,
     state: new SimulatedState(disk),
