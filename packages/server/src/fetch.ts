@@ -170,29 +170,29 @@ export class RecordIterator implements AsyncIterableIterator<FetchedRecord> {
     }
   }
 
-  /** Decodes batches of the slice into `#records`. @returns whether it got any further; else the rest is half a batch */
+  /**
+   * Decodes batches of the slice into `#records`. What cannot be decoded is thrown only when nothing lies before it: the records in front
+   * of damage are handed over first.
+   * @returns whether it got any further; else the rest is half a batch
+   */
   async #decodeSlice(): Promise<boolean> {
-    const { topic, partition } = this.#source;
-    const records = this.#records;
-    const endOffset = this.#endOffset;
     const startBytes = this.#sliceAtBytes;
-    while (this.#sliceAtBytes < this.#slice.length && records.length < RECORDS_AT_A_TIME && this.#offset < endOffset) {
+    while (
+      this.#sliceAtBytes < this.#slice.length &&
+      this.#records.length < RECORDS_AT_A_TIME &&
+      this.#offset < this.#endOffset
+    ) {
       const scan = scanBatch(this.#slice, this.#sliceAtBytes);
       if (scan.type === "incomplete") break; // The slice was cut here; the next one begins with it.
-      if (scan.type === "corrupt") throw corrupt(this.#source, this.#offset, scan.reason);
-      const { header } = scan;
-      if (header.lastOffset >= this.#offset) {
-        if (!checkCrc(this.#slice, header)) throw corrupt(this.#source, this.#offset, "the CRC does not match");
-        if (!isControlBatch(header)) {
-          const payload = await payloadOf(this.#source, this.#slice, header);
-          for (const { offset, timestamp, key, value, headers } of decodeRecords(header, payload)) {
-            if (offset < this.#offset || offset >= endOffset) continue;
-            records.push({ topic, partition, offset, timestamp, key, value, headers });
-          }
-        }
-        this.#offset = header.lastOffset + 1;
+      try {
+        if (scan.type === "corrupt") throw corrupt(this.#source, this.#offset, scan.reason);
+        for (const record of await this.#decodeBatch(scan.header)) this.#records.push(record);
+      } catch (error) {
+        if (this.#records.length > 0) return true;
+        throw error;
       }
-      this.#sliceAtBytes += header.sizeInBytes;
+      this.#offset = Math.max(this.#offset, scan.header.lastOffset + 1);
+      this.#sliceAtBytes += scan.header.sizeInBytes;
     }
     if (this.#sliceAtBytes > startBytes) return true;
     this.#slice = new Uint8Array(0);
@@ -201,6 +201,21 @@ export class RecordIterator implements AsyncIterableIterator<FetchedRecord> {
   }
 
   /** Resolves when there may be records at `offset`, on abort, and when the iteration is ended. */
+  /** The wanted records of a batch. @throws TidemarkError CORRUPT_MESSAGE; WireError; WorkerError */
+  async #decodeBatch(header: BatchHeader): Promise<FetchedRecord[]> {
+    const { topic, partition } = this.#source;
+    if (header.lastOffset < this.#offset) return [];
+    if (!checkCrc(this.#slice, header)) throw corrupt(this.#source, this.#offset, "the CRC does not match");
+    if (isControlBatch(header)) return [];
+    const records: FetchedRecord[] = [];
+    const payload = await payloadOf(this.#source, this.#slice, header);
+    for (const { offset, timestamp, key, value, headers } of decodeRecords(header, payload)) {
+      if (offset < this.#offset || offset >= this.#endOffset) continue;
+      records.push({ topic, partition, offset, timestamp, key, value, headers });
+    }
+    return records;
+  }
+
   async #waitForRecords(offset: Offset, signal: AbortSignal | undefined): Promise<void> {
     const wait = this.#source.log.waitForEndOffset(offset);
     const cancel = (): void => wait.cancel();

@@ -1,5 +1,5 @@
 import type { Environment, State } from "@tidemark/base";
-import { DEFAULT_LOG_CONFIG, SEGMENT_BYTES_MAX } from "@tidemark/log";
+import { DEFAULT_LOG_CONFIG, QUEUED_BYTES_MAX, SEGMENT_BYTES_MAX } from "@tidemark/log";
 import type { FlushMode, TopicConfig } from "@tidemark/log";
 import type { CompressionCodec } from "@tidemark/wire";
 import { RECORD_BATCH_OVERHEAD } from "@tidemark/wire";
@@ -31,7 +31,7 @@ export interface TidemarkOptions {
   readonly clusterId?: string;
   /** A batch takes records of several appends up to this size. Default 128 KiB. */
   readonly batchBytes?: number;
-  /** Unacknowledged records held in memory; past it appends wait. Default 32 MiB. */
+  /** Unacknowledged records held in memory; past it appends wait. Default 32 MiB, at most 64 MiB. */
   readonly bufferMemoryBytes?: number;
   /** Default: the operating system. */
   readonly parts?: TidemarkParts;
@@ -54,7 +54,7 @@ const INT32_MAX = 2 ** 31 - 1;
 
 /** @throws TidemarkError INVALID_REQUEST */
 export function checkOptions(options: TidemarkOptions): void {
-  if (typeof options.directory !== "string" || options.directory === "") {
+  if (typeof options?.directory !== "string" || options.directory === "") {
     throw new TidemarkError("INVALID_REQUEST", "directory is missing");
   }
   const { flush, lock, nodeId, batchBytes, bufferMemoryBytes, clusterId } = options;
@@ -62,7 +62,8 @@ export function checkOptions(options: TidemarkOptions): void {
   checkChoice("lock", lock, ["none"]);
   checkInteger("nodeId", nodeId, 0, INT32_MAX);
   checkInteger("batchBytes", batchBytes, RECORD_BATCH_OVERHEAD, INT32_MAX);
-  checkInteger("bufferMemoryBytes", bufferMemoryBytes, 1, Number.MAX_SAFE_INTEGER);
+  // No more than one partition takes, or an append would be refused where it should wait.
+  checkInteger("bufferMemoryBytes", bufferMemoryBytes, 1, QUEUED_BYTES_MAX);
   if (clusterId !== undefined && clusterId === "") throw new TidemarkError("INVALID_REQUEST", "clusterId is empty");
 }
 

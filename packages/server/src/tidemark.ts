@@ -96,6 +96,9 @@ export class Tidemark implements AsyncDisposable {
    *   INVALID_CONFIG, KAFKA_STORAGE_ERROR, CLOSED
    */
   topic(name: string, options: TopicOptions = {}): Promise<Topic> {
+    if (typeof name !== "string") {
+      return Promise.reject(new TidemarkError("INVALID_TOPIC_EXCEPTION", `a topic has a name, not ${String(name)}`));
+    }
     return this.#change(name, async () => {
       checkTopicOptions(name, options);
       const known = this.#topics.get(name);

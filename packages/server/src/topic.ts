@@ -106,6 +106,7 @@ export class Topic {
   ): Promise<AppendedRecord | AppendedRecord[]> {
     try {
       this.#checkOpen();
+      checkSignal(options.signal);
       options.signal?.throwIfAborted();
       if (Array.isArray(records)) return this.#appendMany(records as readonly RecordToAppend[], options);
       return this.#appendOne(records as RecordToAppend, options);
@@ -122,6 +123,9 @@ export class Topic {
    */
   fetch(options: FetchOptions): AsyncIterableIterator<FetchedRecord> {
     this.#checkOpen();
+    if (typeof options !== "object" || options === null)
+      throw new TidemarkError("INVALID_REQUEST", "fetch takes options");
+    checkSignal(options.signal);
     const { partition, from = "earliest", to, maxBytes } = options;
     const log = this.#log(partition);
     if (maxBytes !== undefined && !(Number.isSafeInteger(maxBytes) && maxBytes > 0)) {
@@ -338,6 +342,11 @@ export class Topic {
   }
 
   #log(partition: number): PartitionLog {
+    if (!Number.isInteger(partition)) {
+      throw new TidemarkError("INVALID_REQUEST", `partition ${JSON.stringify(partition)} is not a number`, {
+        topic: this.name,
+      });
+    }
     const facts = { topic: this.name, partition };
     const log = this.#context.manager.partition(this.name, partition);
     if (log !== undefined) return log;
@@ -359,4 +368,9 @@ export class Topic {
     if (refusal !== undefined || !this.#isDeleted) return refusal;
     return new TidemarkError("UNKNOWN_TOPIC_OR_PARTITION", `topic "${this.name}" was deleted`, { topic: this.name });
   }
+}
+
+function checkSignal(signal: unknown): void {
+  if (signal === undefined || signal instanceof AbortSignal) return;
+  throw new TidemarkError("INVALID_REQUEST", "signal is not an AbortSignal");
 }
