@@ -71,6 +71,8 @@ interface Slot {
   /** Since when the controller takes it for dead although its process lives. */
   fencedSinceMs: number | undefined;
   lastEnding: BrokerEnding | undefined;
+  /** Why its replica stopped, which its process was killed for. */
+  replicaFailure: string | undefined;
 }
 
 /**
@@ -99,6 +101,7 @@ export class Cluster {
       failedStarts: 0,
       fencedSinceMs: undefined,
       lastEnding: undefined,
+      replicaFailure: undefined,
     }));
     this.#onAbort = () => this.#stop.abort(options.signal.reason);
     options.signal.addEventListener("abort", this.#onAbort, { once: true });
@@ -237,6 +240,7 @@ export class Cluster {
       onReplicaFailed: (reason) => {
         if (reason === "FENCED_LEADER_EPOCH") return; // It only hears of a new leader later than others.
         onReplicaFailed(brokerId, reason);
+        slot.replicaFailure = reason;
         broker.kill(); // Started again it has another try.
       },
     });
@@ -364,7 +368,9 @@ export class Cluster {
     if (slot.isMeantToEnd || this.#stop.signal.aborted) return;
     this.#unplannedDeaths += 1;
     slot.failedStarts += ending.wasOpen ? 0 : 1;
-    const because = ending.failure ?? (ending.said === "" ? ending.how : `${ending.how}: ${ending.said}`);
+    const because =
+      slot.replicaFailure ?? ending.failure ?? (ending.said === "" ? ending.how : `${ending.how}: ${ending.said}`);
+    slot.replicaFailure = undefined;
     if (slot.failedStarts >= FAILED_STARTS_MAX || this.#unplannedDeaths > UNPLANNED_DEATHS_MAX) {
       const often = slot.failedStarts >= FAILED_STARTS_MAX ? "does not come up" : "died once too often";
       this.#stop.abort(new CommandError(`broker ${brokerId} ${often} (${because}); this run cannot be judged`));
