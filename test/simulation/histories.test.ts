@@ -262,6 +262,25 @@ describe("a leader is lost", () => {
     });
   });
 
+  test("a fetch that waits at the leader counts as a sign of life once, when it came, and not again when it is answered", async () => {
+    await history({ replicaLagTimeMaxMs: 60_000, manager: { fetchMaxWaitMs: 10_000 } }, async (cluster) => {
+      await acknowledged(cluster, 1, "a");
+      await cluster.converged(30_000);
+      const fetchedMs = (): number | undefined =>
+        cluster.partition(1).leaderState?.replicas.find(({ brokerId }) => brokerId === 3)?.lastFetchMs;
+      const before = fetchedMs();
+      await cluster.kill(3, { isTold: false });
+      await cluster.wait(300);
+      // The dead process's fetch still waits at the leader; this answers it.
+      await cluster.produce(1, ["b"], { acks: 1 });
+      await cluster.wait(100);
+      expect(view(cluster, 1)).toBe("1/2");
+      expect(fetchedMs()).toBe(before);
+      await cluster.start(3);
+      await cluster.converged();
+    });
+  });
+
   test("a follower that restarts cuts nothing, catches up and rejoins", async () => {
     await history({}, async (cluster) => {
       await acknowledged(cluster, 1, "a", "b");
