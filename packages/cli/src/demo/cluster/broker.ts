@@ -6,6 +6,7 @@ import { asChild, tellParent } from "../child-process.ts";
 import type { BrokerMessage, BrokerRequest, BrokerTask } from "./broker-messages.ts";
 
 const INDEX_INTERVAL_BYTES = 4096;
+const FETCH_BACKOFF_MS = 25;
 const CLUSTER_STATE_WAIT_MS = 500;
 const HIGH_WATERMARK_CHECKPOINT_MS = 1000;
 const HOLD_WAIT_MS = 1500;
@@ -42,6 +43,8 @@ async function serve(task: BrokerTask): Promise<number> {
       replica: { ...DEFAULT_REPLICA_MANAGER_CONFIG.replica, minInsyncReplicas: task.minInsyncReplicas },
       flushIntervalMs: task.flushIntervalMs,
       fetchMaxWaitMs: task.fetchMaxWaitMs,
+      // A new leader first makes its epoch durable; a follower that hears of it earlier asks in vain, and soon again.
+      fetchBackoffMs: FETCH_BACKOFF_MS,
       // Well within the controller's session time-out, on a busy machine too: each is a sign of life.
       clusterStateWaitMs: CLUSTER_STATE_WAIT_MS,
       highWatermarkCheckpointMs: HIGH_WATERMARK_CHECKPOINT_MS,

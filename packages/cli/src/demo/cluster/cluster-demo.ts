@@ -301,8 +301,8 @@ export class ClusterDemo {
     while (performance.now() < deadlineMs) {
       const replicas = await cluster.orStop(Promise.all([leader, ...followers].map((id) => cluster.ask(id))));
       const [lead, ...others] = replicas;
-      if (lead === undefined || lead.role !== "leader") return false;
-      if (lead.logEndOffset >= ingest.sentCount)
+      if (lead === undefined) return false;
+      if (lead.role === "leader" && lead.logEndOffset >= ingest.sentCount)
         return others.every((other) => other !== undefined && other.logEndOffset < lead.logEndOffset);
       await cluster.sleep(POLL_MS);
     }
