@@ -290,12 +290,15 @@ export class LocalLog {
       });
   }
 
-  /** Segments from the recovery point up, then their names; only then the recovery point. */
+  /**
+   * Contents, indexes and names; only then the recovery point. Below it a segment may be dirty too: cut just there by a process that
+   * died before it could sync the cut.
+   */
   async #flush(): Promise<void> {
     const endOffset = this.#logEndOffset;
     const flushedBytes = this.#bytesAboveRecoveryPoint;
     const { active } = this;
-    for (const segment of this.#segments.slice(floorSegment(this.#segments, this.#recoveryPoint))) {
+    for (const segment of this.#segments) {
       await segment.sync();
       if (segment !== active) await segment.persistIndex();
     }
