@@ -224,6 +224,8 @@ class Survey {
     if (header.baseOffset < this.#endOffset) return `offset ${header.baseOffset} after ${this.#endOffset - 1}`;
     if (!segment.index.canHold(header.lastOffset)) return "offset too far from the segment's base";
     const epoch = header.partitionLeaderEpoch;
+    // It lies outside the CRC. -1 is what a rewritten batch of an old format carries.
+    if (epoch < -1) return `leader epoch ${epoch}`;
     const isAbove = header.baseOffset >= this.#options.recoveryPoint;
     if (isAbove && !this.#options.isTrusted && epoch >= 0 && epoch < this.#lastEpoch)
       return `leader epoch ${epoch} after ${this.#lastEpoch}`;

@@ -201,6 +201,15 @@ describe("torn tails", () => {
     });
   });
 
+  test("a leader epoch that is none ends the log: the CRC does not cover it", async () => {
+    const fixture = new LogFixture({ flush: "none" });
+    await (await fixture.open({ epoch: "none" })).close();
+    fixture.kill();
+    await fixture.writeFile(FIRST_LOG, concat(storedBatch(["a"], 0, 1), storedBatch(["b"], 1, -7)));
+    const log = await fixture.open({ epoch: "none" });
+    expect([log.logEndOffset, epochsOf(log), log.recovery.cut?.reason]).toEqual([1, "1@0", "leader epoch -7"]);
+  });
+
   test("a falling leader epoch ends the log", async () => {
     const fixture = new LogFixture({ flush: "none" });
     await (await fixture.open({ epoch: "none" })).close();
