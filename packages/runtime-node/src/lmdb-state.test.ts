@@ -82,6 +82,21 @@ test("a new database takes room at once: many small commits hardly make its file
   expect((await stat(dataPath)).size).toBeLessThanOrEqual(size + 4 * PAGE_BYTES);
 });
 
+test("a close waits for commits that were called before it, and nobody's later change of a value is written", async () => {
+  const state = await LmdbState.open(directory);
+  const value = Uint8Array.of(1, 2, 3);
+  const commits = Array.from({ length: 50 }, (_, at) =>
+    state.commit([{ key: `key-${at}`, value }], { sync: at % 2 === 0 }),
+  );
+  value.fill(9);
+  await state.close();
+  await Promise.all(commits);
+  const again = await LmdbState.open(directory);
+  expect(again.keys("key-")).toHaveLength(50);
+  expect([...(again.get("key-49") ?? [])]).toEqual([1, 2, 3]);
+  await again.close();
+});
+
 describe("a database that is none", () => {
   const damages: [string, (content: Buffer) => Buffer][] = [
     ["overwritten with noise", (content) => Buffer.alloc(content.length, 0x5a)],
