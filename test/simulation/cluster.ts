@@ -16,7 +16,7 @@ import { decodeRecords, encodeBatch, recordsSection, scanBatch } from "@tidemark
 import type { PartitionState, PeerAddress, PeerRequest, ProducePartitionResponse, ResponseTo } from "@tidemark/wire";
 import { ProcessClock, WatchedKernel } from "./process.ts";
 
-export const TOPIC = "orders";
+const TOPIC = "orders";
 export const NAME = { topic: TOPIC, partition: 0 };
 export const CONTROLLER_ID = 100;
 const CLIENT_ID = 0;
@@ -412,7 +412,7 @@ export class Cluster {
   }
 }
 
-export function addressOf(nodeId: number): PeerAddress {
+function addressOf(nodeId: number): PeerAddress {
   return { nodeId, host: `node-${nodeId}`, port: 9092 };
 }
 

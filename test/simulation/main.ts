@@ -1,7 +1,5 @@
 // Runs random histories: `node --import tsx --conditions=tidemark-source test/simulation/main.ts FIRST COUNT`.
 // With VERBOSE=1 a line for each seed, with TRACE=1 each fault and each decision of the controller; exit 1 when a seed failed.
-import tsx --conditions=tidemark-source test/simulation/main.ts FIRST COUNT [MUTANT]`.
-// One line a seed with -v in the environment (VERBOSE=1), a summary at the end; exit 1 when a seed failed.
 import { simulate } from "./simulate.ts";
 
 const first = Number(process.argv[2] ?? 1);
