@@ -80,6 +80,8 @@ export class ClusterProducer {
   /** Waits until another batch may be sent. */
   async ready(): Promise<void> {
     while (this.#inFlight >= BATCHES_IN_FLIGHT_MAX) await new Promise<void>((resolve) => this.#waiting.push(resolve));
+    // Once, if there is none: batches that find no leader go one after another.
+    if (this.#leader === undefined) await this.#lookForLeader(undefined);
   }
 
   /**

@@ -276,37 +276,37 @@ export class ClusterDemo {
       const isHeld = await cluster.orStop(cluster.hold(followers));
       const { acknowledgedCount: acknowledged } = ingest;
       if (isHeld) await cluster.orStop(ingest.send(planned.sendUpTo, BATCHES_IN_FLIGHT_MAX));
-      const isAlone = isHeld && (await this.#waitUntilAlone(cluster, ingest, leader, followers));
-      const isUndisturbed =
-        cluster.isWhole &&
-        cluster.partition.partitionEpoch === partitionEpoch &&
-        ingest.acknowledgedCount === acknowledged;
-      if (isAlone && isUndisturbed) return { brokerId: leader, leaderEpoch, acknowledged };
+      let obstacle = isHeld ? await this.#obstacle(cluster, ingest, leader, followers) : "a follower did not answer";
+      if (!cluster.isWhole || cluster.partition.partitionEpoch !== partitionEpoch) obstacle ??= "leader or ISR changed";
+      if (ingest.acknowledgedCount !== acknowledged) obstacle ??= "records were acknowledged";
+      if (obstacle === undefined) return { brokerId: leader, leaderEpoch, acknowledged };
       cluster.resume();
-      this.#say("again", "brokers died or stopped while the followers were held back");
+      this.#say("again", `${obstacle} while the followers were held back`);
     }
     throw new CommandError(
       `${TAIL_ATTEMPTS_MAX} times something happened while the followers were held back; this run cannot be judged`,
     );
   }
 
-  /** @returns whether the leader has all that was sent, and more than anybody else */
-  async #waitUntilAlone(
+  /** Waits until the leader has all that was sent. @returns what keeps it from having more than anybody else, if anything does */
+  async #obstacle(
     cluster: Cluster,
     ingest: ClusterIngest,
     leader: number,
     followers: readonly number[],
-  ): Promise<boolean> {
+  ): Promise<string | undefined> {
     const deadlineMs = performance.now() + TAIL_WAIT_MS;
     while (performance.now() < deadlineMs) {
       const replicas = await cluster.orStop(Promise.all([leader, ...followers].map((id) => cluster.ask(id))));
       const [lead, ...others] = replicas;
-      if (lead === undefined) return false;
-      if (lead.role === "leader" && lead.logEndOffset >= ingest.sentCount)
-        return others.every((other) => other !== undefined && other.logEndOffset < lead.logEndOffset);
+      if (lead === undefined || others.includes(undefined)) return "a broker did not answer";
+      if (lead.role === "leader" && lead.logEndOffset >= ingest.sentCount) {
+        const isAlone = others.every((other) => other !== undefined && other.logEndOffset < lead.logEndOffset);
+        return isAlone ? undefined : "a follower had them too";
+      }
       await cluster.sleep(POLL_MS);
     }
-    return false;
+    return "the leader did not take records";
   }
 
   /** Starts the old leader again and waits for it in the ISR; what it cuts must be what its files had alone, to the record. */
