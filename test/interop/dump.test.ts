@@ -8,12 +8,11 @@ import { SimulatedEnvironment } from "@tidemark/simulator";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 
 import { headerOf, randomBatch } from "./batches.ts";
+import { complaintsIn, fieldOf, withoutFirstOffsets } from "./dump-output.ts";
 import { dumpLogSegments, makeScratchDirectory } from "./kafka.ts";
 import { SeededRandom } from "./random.ts";
 
 const BATCHES = 400;
-/** What the dump tool prints of a file that it does not like; it ends with 0 all the same. */
-const COMPLAINTS = /invalid|isvalid: false|corrupt|mismatch|error|exception|non[ -]consecutive|not found|found \d+/i;
 
 let scratch: string;
 let directory: string;
@@ -107,21 +106,6 @@ async function writeLog(directory: string): Promise<typeof written> {
 async function filesOf(suffix: string): Promise<string[]> {
   const names = (await readdir(directory)).filter((name) => name.endsWith(suffix)).sort();
   return names.map((name) => join(directory, name));
-}
-
-/** The tool takes -1 for the offset before a file, and so finds a hole before every segment but 0. Kafka's own get it too. */
-function withoutFirstOffsets(stderr: string): string {
-  return stderr.replaceAll(/Non-consecutive offsets in \S*\/0*([1-9]\d*)\.log\n +-1 is followed by \1\n/g, "");
-}
-
-function complaintsIn(output: string): string[] {
-  // The data of the records is arbitrary bytes and may read as anything.
-  const lines = output.split("\n").map((line) => line.replace(/ (key|payload): .*$/, ""));
-  return lines.filter((line) => COMPLAINTS.test(line));
-}
-
-function fieldOf(line: string, name: string): number {
-  return Number(new RegExp(`\\b${name}: (-?\\d+)`).exec(line)?.[1]);
 }
 
 function flipBit(bytes: Buffer, at: number): Buffer {

@@ -1,5 +1,5 @@
 import { spawn } from "node:child_process";
-import type { ChildProcessWithoutNullStreams } from "node:child_process";
+import type { ChildProcess, ChildProcessWithoutNullStreams } from "node:child_process";
 import { access, constants, mkdtemp, readdir, rename, rm, stat } from "node:fs/promises";
 import { homedir, tmpdir } from "node:os";
 import { dirname, join } from "node:path";
@@ -76,16 +76,27 @@ function explainSpawnError(command: string, error: Error): Error {
   return isMissing ? new Error(advice, { cause: error }) : error;
 }
 
+/** What Java needs before the name of a class of Kafka's: its jars, and a log that only says errors, on standard error. */
 function javaOptions(libs: string): string[] {
   const log4j = `-Dlog4j2.configurationFile=${join(HERE, "log4j2.properties")}`;
   return ["-Xmx512m", "-XX:+UseSerialGC", log4j, "-cp", `${libs}/*`];
 }
 
-/** Runs Kafka's dump tool (`kafka-dump-log.sh`) on files. */
-export async function dumpLogSegments(files: readonly string[], options: readonly string[]): Promise<ToolResult> {
+/** Runs a class of Kafka's until it ends. */
+export async function runKafkaClass(className: string, args: readonly string[]): Promise<ToolResult> {
   const libs = await installKafka();
-  const tool = "org.apache.kafka.tools.DumpLogSegments";
-  return run("java", [...javaOptions(libs), tool, "--files", files.join(","), ...options]);
+  return run("java", [...javaOptions(libs), className, ...args]);
+}
+
+/** Starts a class of Kafka's that runs until it is stopped: the caller does that. */
+export async function spawnKafkaClass(className: string, args: readonly string[]): Promise<ChildProcess> {
+  const libs = await installKafka();
+  return spawn("java", [...javaOptions(libs), className, ...args], { stdio: ["ignore", "pipe", "pipe"] });
+}
+
+/** Runs Kafka's dump tool (`kafka-dump-log.sh`) on files. */
+export function dumpLogSegments(files: readonly string[], options: readonly string[]): Promise<ToolResult> {
+  return runKafkaClass("org.apache.kafka.tools.DumpLogSegments", ["--files", files.join(","), ...options]);
 }
 
 /** A fresh folder, on a memory file system where there is one: Kafka syncs a file per new epoch, and no suite here is about power. */
