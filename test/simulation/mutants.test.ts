@@ -48,9 +48,9 @@ test("a mutant whose place is gone, is there twice, or whose file was never load
   const edit = { file: "a/b.ts", find: "x", replace: "y" };
   const application = new MutantApplication({ id: "M", title: "t", edits: [edit] });
   expect(application.apply("a/c.ts", "x")).toBeUndefined();
-  expect(() => application.apply("/root/a/b.ts", "z")).toThrow("is there 0 times");
-  expect(() => application.apply("/root/a/b.ts", "x x")).toThrow("is there 2 times");
+  expect(() => application.apply("/project/a/b.ts", "z")).toThrow("is there 0 times");
+  expect(() => application.apply("/project/a/b.ts", "x x")).toThrow("is there 2 times");
   expect(() => application.assertComplete()).toThrow("was not loaded");
-  expect(application.apply("/root/a/b.ts", "ax")).toBe("ay");
+  expect(application.apply("/project/a/b.ts", "ax")).toBe("ay");
   application.assertComplete();
 });
