@@ -286,6 +286,10 @@ export class Checker {
     for (const member of members) {
       const replica = this.#of(member);
       if (replica.lostTail || replica.view.chainAt(highWatermark) === chain) continue;
+      // It was there when it told so, and its machine lost it since; the leader has not heard yet that it is out of the ISR.
+      const told = leader.replicas.find(({ brokerId }) => brokerId === member)?.brokerEpoch;
+      const isOut = this.#cluster.decided?.isr.includes(member) === false;
+      if (isOut && replica.node.bootId > 1 && told !== replica.node.manager?.brokerEpoch) continue;
       throw new Violation("S5", `${nameOf(seen)}: high watermark ${highWatermark}, but ${member} does not hold it`);
     }
   }
