@@ -20,13 +20,16 @@ const failWithoutTests = {
   },
 };
 
+/** For tests that start the command as users do. */
+const BUILT = ["test/scenario/support/build.ts"];
+
 /** One named group of tests: `npm test -- --project NAME`. Each test file runs in a process of its own. */
-function project(name: string, include: string[], testTimeout = 20_000) {
+function project(name: string, include: string[], testTimeout = 20_000, globalSetup: string[] = []) {
   return {
     resolve,
     ssr,
     plugins: [failWithoutTests],
-    test: { name, include, testTimeout, hookTimeout: testTimeout, pool: "forks" as const, isolate: true },
+    test: { name, include, testTimeout, hookTimeout: testTimeout, pool: "forks" as const, isolate: true, globalSetup },
   };
 }
 
@@ -41,7 +44,7 @@ function isNamed(name: string): boolean {
 // These need more than Node: Java and Maven, or several Node versions. They are here only when somebody asks for them,
 // so that `npm test` runs all the rest and `npm test -- --project unit` a part of it.
 const apart = [
-  project("interop", ["test/interop/**/*.test.ts"], 600_000),
+  project("interop", ["test/interop/**/*.test.ts"], 600_000, BUILT),
   project("package", ["test/package/**/*.test.ts"], 600_000),
 ].filter(({ test }) => isNamed(test.name));
 
@@ -52,7 +55,7 @@ export default defineConfig({
       project("contract", ["test/contract/**/*.test.ts"]),
       project("golden", ["test/golden/**/*.test.ts"]),
       project("crash", ["test/crash/**/*.test.ts"], 300_000),
-      project("scenario", ["test/scenario/**/*.test.ts"], 180_000),
+      project("scenario", ["test/scenario/**/*.test.ts"], 180_000, BUILT),
       project("simulation", ["test/simulation/**/*.test.ts"], 300_000),
       project("docs", ["test/docs/**/*.test.ts"], 60_000),
       ...apart,

@@ -1,25 +1,12 @@
-import { execFileSync, spawn, type ChildProcess } from "node:child_process";
+import { spawn, type ChildProcess } from "node:child_process";
 import { chmod, mkdtemp, readdir, readFile, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 
 const ROOT = fileURLToPath(new URL("../../../", import.meta.url));
+/** What `npm start` runs; `build.ts` brings it up to date before the first test. */
 const MAIN = join(ROOT, "packages/cli/dist/main.js");
-
-build();
-
-/**
- * Brings what `npm start` runs up to date with the sources. Hundreds of processes are started here, and one that has to compile the
- * sources first takes three times as long to start. Half a second when there is nothing to do.
- */
-function build(): void {
-  const compiler = join(ROOT, "node_modules/typescript/bin/tsc");
-  execFileSync(process.execPath, [compiler, "-b", "packages/cli"], {
-    cwd: ROOT,
-    stdio: ["ignore", "inherit", "inherit"],
-  });
-}
 
 export interface CommandResult {
   /** `null` when a signal ended it. */
