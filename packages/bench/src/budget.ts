@@ -11,6 +11,7 @@ export class Budget {
   readonly #durationMs: number;
   readonly #bytesMax: number;
   #startMs = 0;
+  #hasBegun = false;
 
   constructor(limits: BudgetLimits) {
     this.#durationMs = limits.durationMs;
@@ -20,9 +21,15 @@ export class Budget {
   /** Starts the clock. */
   start(): void {
     this.#startMs = performance.now();
+    this.#hasBegun = false;
   }
 
+  /** Never at the first question after the start: a sample does something, however busy the machine is. */
   isSpent(bytes = 0): boolean {
+    if (!this.#hasBegun) {
+      this.#hasBegun = true;
+      return false;
+    }
     return bytes >= this.#bytesMax || this.elapsedMs >= this.#durationMs;
   }
 
