@@ -27,7 +27,9 @@ const WATCH_INTERVAL_MS = 250;
 /** Deaths that nobody planned, over the whole run. */
 const UNPLANNED_DEATHS_MAX = 50;
 /** Of one broker, one after another before its log was open. */
-const FAILED_STARTS_MAX = 3;
+const FAILED_STARTS_MAX = 5;
+/** Of all brokers, each time from all in sync. */
+const CLOSE_ATTEMPTS_MAX = 5;
 
 const POLL_MS = 20;
 const ANSWER_TIMEOUT_MS = 2000;
@@ -291,7 +293,7 @@ export class Cluster {
    * @param whenWhole called when all replicas are in sync, before each try
    */
   async shutDown(whenWhole: () => Promise<void>): Promise<void> {
-    for (let attempt = 1; attempt <= FAILED_STARTS_MAX; attempt += 1) {
+    for (let attempt = 1; attempt <= CLOSE_ATTEMPTS_MAX; attempt += 1) {
       for (const slot of this.#slots) if (slot.process === undefined) this.start(slot.brokerId);
       await this.waitUntilWhole();
       await whenWhole();
