@@ -1,7 +1,7 @@
 import { defineConfig } from "vitest/config";
 import type { TestProject } from "vitest/node";
 
-// Tests run the sources of every package; nothing needs to be built for them.
+// Tests run the sources of every package; only those that start the command as users do build it first (BUILT).
 const conditions = ["tidemark-source"];
 const resolve = { conditions };
 const ssr = {

@@ -1,4 +1,11 @@
-export { BATCH_BYTES_DEFAULT, BUFFER_MEMORY_BYTES_DEFAULT, Tidemark, TidemarkError, Topic } from "@tidemark/server";
+export {
+  BATCH_BYTES_DEFAULT,
+  BUFFER_MEMORY_BYTES_DEFAULT,
+  describeDirectories,
+  Tidemark,
+  TidemarkError,
+  Topic,
+} from "@tidemark/server";
 export type {
   AppendedRecord,
   AppendOptions,
@@ -9,6 +16,7 @@ export type {
   PartitionDescription,
   PartitionView,
   RecordToAppend,
+  ReplicaFiles,
   TidemarkErrorCode,
   TidemarkErrorKind,
   TidemarkOptions,
