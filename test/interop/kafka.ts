@@ -10,6 +10,8 @@ import { fileURLToPath } from "node:url";
 // it. They do not skip: a suite that says nothing looks like one that passed.
 
 const KAFKA_VERSION = "4.3.1";
+/** By these a folder is known to hold what the suites run: the log's classes, the tools, the broker. */
+const KAFKA_JARS = ["kafka-storage", "kafka-tools", "kafka_2.13"].map((name) => `${name}-${KAFKA_VERSION}.jar`);
 const HERE = dirname(fileURLToPath(import.meta.url));
 const STDERR_QUOTE_CHARS = 4000;
 
@@ -21,11 +23,11 @@ async function installKafka(): Promise<string> {
   await mustRun("java", ["-version"]);
   const given = process.env["KAFKA_LIBS"];
   if (given !== undefined && given !== "") {
-    if (!(await hasKafka(given))) throw new Error(`KAFKA_LIBS=${given} holds no kafka-storage-${KAFKA_VERSION}.jar`);
+    if (!(await hasKafka(given))) throw new Error(`KAFKA_LIBS=${given} lacks one of ${KAFKA_JARS.join(", ")}`);
     return given;
   }
   const cacheHome = process.env["XDG_CACHE_HOME"] ?? join(homedir(), ".cache");
-  const libs = join(cacheHome, "tidemark-interop", `kafka-${KAFKA_VERSION}`);
+  const libs = join(cacheHome, "tidemark-interop", `kafka-broker-${KAFKA_VERSION}`);
   if (!(await hasKafka(libs))) await fetchWithMaven(libs);
   return libs;
 }
@@ -45,7 +47,7 @@ async function fetchWithMaven(libs: string): Promise<void> {
 
 async function hasKafka(libs: string): Promise<boolean> {
   const names = await readdir(libs).catch((): string[] => []);
-  return names.includes(`kafka-storage-${KAFKA_VERSION}.jar`);
+  return KAFKA_JARS.every((jar) => names.includes(jar));
 }
 
 async function mustRun(command: string, args: readonly string[]): Promise<void> {
