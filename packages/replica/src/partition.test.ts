@@ -322,3 +322,39 @@ describe("following", () => {
     expect(replica.log.epochEntries.at(-1)).toEqual({ epoch: 5, startOffset: 2 });
   });
 });
+
+/** While the disk works the controller speaks: what was begun in the old role may not count in the new one. */
+describe.each([
+  ["follows another leader", { leader: 2, leaderEpoch: 6, partitionEpoch: 2 }],
+  ["leads again, in a new epoch", { leader: 1, leaderEpoch: 6, partitionEpoch: 2 }],
+])("the broker meanwhile %s", (_name, next) => {
+  test.each([0, 1, -1])(
+    "an append for acks %d is NOT_LEADER_OR_FOLLOWER, with who leads now, at once",
+    async (acks) => {
+      const replica = await leader([1]);
+      const appending = replica.partition.produce(batch(["a"]), { acks, timeoutMs: 1000, origin: "client" });
+      await replica.partition.applyState(stateOf(next));
+      // No timer runs here: an answer that waited for one would never come.
+      expect(await appending).toMatchObject({
+        error: "NOT_LEADER_OR_FOLLOWER",
+        baseOffset: -1,
+        leaderId: next.leader,
+        leaderEpoch: 6,
+      });
+      expect([replica.log.logEndOffset, replica.failures]).toEqual([2, []]);
+    },
+  );
+
+  test("a read answers nothing of the old leadership, and is no progress in the new one", async () => {
+    const replica = await leader([1, 1]);
+    const before = replica.partition.highWatermark;
+    const reading = replica.fetch({ fetchOffset: 2, lastFetchedEpoch: 1 });
+    const behind = replica.fetch({ fetchOffset: 1, lastFetchedEpoch: 1 });
+    await replica.partition.applyState(stateOf(next));
+    for (const answer of await Promise.all([reading, behind])) {
+      expect(answer).toMatchObject({ error: "NOT_LEADER_OR_FOLLOWER", highWatermark: -1, logEndOffset: -1 });
+      expect(answer.bytes).toHaveLength(0);
+    }
+    expect([replica.partition.highWatermark, replica.failures]).toEqual([before, []]);
+  });
+});
