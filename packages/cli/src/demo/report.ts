@@ -8,8 +8,8 @@ import { LABEL_CHARS, printLine, styled } from "../terminal.ts";
 import type { PartitionOffsets } from "./messages.ts";
 import type { SegmentFigures } from "./verify-records.ts";
 
-/** What `--report FILE` holds, as JSON. Sizes in bytes, times in ms. */
-export interface DemoReport {
+/** What `--report FILE` holds of every run, as JSON. Sizes in bytes, times in ms. */
+export interface RunReport {
   readonly verdict: "ok" | "failed";
   /** What is off; the first ones only when there are many. Empty when the verdict is ok. */
   readonly problems: readonly string[];
@@ -21,14 +21,22 @@ export interface DemoReport {
   readonly directory: string;
   readonly topic: string;
   readonly partition: number;
-  readonly flush: "always";
   readonly segmentBytes: number;
   readonly maxMessageBytes: number;
+  readonly throughput: ThroughputFigures;
+}
+
+/** What it holds after a run with one node. */
+export interface DemoReport extends RunReport {
+  readonly flush: "always";
   readonly kills: readonly KillFigures[];
   readonly segments: readonly SegmentFigures[];
   readonly epochs: readonly EpochEntry[];
   readonly offsets: PartitionOffsets;
-  readonly throughput: ThroughputFigures;
+  readonly throughput: ThroughputFigures & {
+    /** `ingestMs` with the starts of the processes and their recoveries. */
+    readonly ingestWithRestartsMs: number;
+  };
 }
 
 export interface ReportInput {
@@ -53,10 +61,8 @@ export interface KillFigures {
 export interface ThroughputFigures {
   readonly records: number;
   readonly bytes: number;
-  /** From an open log to its last acknowledgement, summed over the processes. */
+  /** While records went in and all went its way: without deaths, what led up to them, and recoveries. */
   readonly ingestMs: number;
-  /** The same with the starts of the processes and their recoveries. */
-  readonly ingestWithRestartsMs: number;
   readonly verifyMs: number;
   readonly recordsPerSecond: number;
   readonly bytesPerSecond: number;
@@ -130,7 +136,7 @@ function printVerdict(report: DemoReport): void {
 }
 
 /** What is off, and how much of it. */
-export function printProblems(report: Pick<DemoReport, "problems" | "problemCount">): void {
+export function printProblems(report: Pick<RunReport, "problems" | "problemCount">): void {
   for (const problem of report.problems) printLine(`${styled("red", "problem")}  ${problem}`);
   const unlisted = report.problemCount - report.problems.length;
   if (unlisted > 0) printLine(`         and ${formatCount(unlisted)} more`);

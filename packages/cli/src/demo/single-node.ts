@@ -1,14 +1,13 @@
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 
-import { decodeLeaderEpochCheckpoint, type EpochEntry } from "@tidemark/epoch-cache";
+import { decodeLeaderEpochCheckpoint, type EpochEntry, LEADER_EPOCH_CHECKPOINT } from "@tidemark/epoch-cache";
 
 import { CommandError, describeError, hasCode } from "../errors.ts";
 import { formatBytes, formatCount, formatDuration, plural } from "../format.ts";
 import { Progress } from "../terminal.ts";
 import { problemsOfDirectory } from "../verify.ts";
-import { VERSION } from "../version.ts";
-import { type DemoContext, maxMessageBytesOf, reportInputOf } from "./demo-context.ts";
+import { type DemoContext, maxMessageBytesOf, runReportOf } from "./demo-context.ts";
 import { type IngestRun, runIngestProcess } from "./ingest-process.ts";
 import { inputChunks, inputName, topicOf } from "./input.ts";
 import { KILL_COUNT, planKills, type PlannedKill } from "./kill-plan.ts";
@@ -46,36 +45,21 @@ export class SingleNodeDemo {
     const verifyStartMs = performance.now();
     const records = await this.#verify(offsets);
     const epochs = await this.#epochs();
-    const { lineCount } = this.#context.summary;
-    const ingestSeconds = this.#ingestMs / 1000;
-    const problems = [...this.#problems, ...records.problems];
-    return {
-      verdict: problems.length === 0 ? "ok" : "failed",
-      problems,
-      problemCount: this.#problems.length + records.problemCount,
-      version: VERSION,
-      node: process.version,
-      seed: this.#context.options.seed,
-      input: reportInputOf(this.#context),
-      directory: this.#context.directory.path,
+    const report = runReportOf(this.#context, {
       topic: this.#topic,
-      partition: 0,
+      problems: [...this.#problems, ...records.problems],
+      problemCount: this.#problems.length + records.problemCount,
+      ingestMs: this.#ingestMs,
+      verifyMs: performance.now() - verifyStartMs,
+    });
+    return {
+      ...report,
       flush: "always",
-      segmentBytes: this.#context.options.segmentBytes,
-      maxMessageBytes: maxMessageBytesOf(this.#context),
       kills: this.#kills,
       segments: records.segments,
       epochs,
       offsets,
-      throughput: {
-        records: lineCount,
-        bytes: this.#context.summary.lineBytes,
-        ingestMs: this.#ingestMs,
-        ingestWithRestartsMs: this.#ingestWithRestartsMs,
-        verifyMs: performance.now() - verifyStartMs,
-        recordsPerSecond: ingestSeconds === 0 ? 0 : lineCount / ingestSeconds,
-        bytesPerSecond: ingestSeconds === 0 ? 0 : this.#context.summary.lineBytes / ingestSeconds,
-      },
+      throughput: { ...report.throughput, ingestWithRestartsMs: this.#ingestWithRestartsMs },
     };
   }
 
@@ -198,7 +182,7 @@ export class SingleNodeDemo {
   }
 
   async #epochs(): Promise<readonly EpochEntry[]> {
-    const path = join(this.#partitionDirectory, "leader-epoch-checkpoint");
+    const path = join(this.#partitionDirectory, LEADER_EPOCH_CHECKPOINT);
     try {
       return decodeLeaderEpochCheckpoint(await readFile(path), path);
     } catch (error) {

@@ -5,8 +5,7 @@ import { BATCHES_IN_FLIGHT_MAX, ClusterProducer } from "@tidemark/server";
 import { CommandError } from "../../errors.ts";
 import { formatBytes, formatCount, formatDuration, plural } from "../../format.ts";
 import { Progress } from "../../terminal.ts";
-import { VERSION } from "../../version.ts";
-import { type DemoContext, maxMessageBytesOf, reportInputOf } from "../demo-context.ts";
+import { type DemoContext, maxMessageBytesOf, runReportOf } from "../demo-context.ts";
 import { inputChunks, inputName, topicOf } from "../input.ts";
 import { printLabelled } from "../report.ts";
 import { BROKER_IDS, Cluster, FLUSH_INTERVAL_MS, MIN_INSYNC_REPLICAS } from "./cluster.ts";
@@ -72,46 +71,31 @@ export class ClusterDemo {
   }
 
   async run(): Promise<ClusterDemoReport> {
-    const { lineCount, lineBytes } = this.#context.summary;
-    const plan = planFailovers(lineCount, this.#context.options.seed);
+    const plan = planFailovers(this.#context.summary.lineCount, this.#context.options.seed);
     this.#introduce(plan);
     try {
-      const times = await this.#withCluster(plan);
+      const { unplannedDeaths, ...phases } = await this.#withCluster(plan);
       const verifyStartMs = performance.now();
-      const { verdict, unplannedDeaths, ...phases } = { verdict: await this.#verify(), ...times };
-      const ingestSeconds = this.#ingestMs / 1000;
-      const problems = [...this.#problems, ...verdict.problems];
-      return {
-        verdict: problems.length === 0 ? "ok" : "failed",
-        problems,
-        problemCount: this.#problems.length + verdict.problemCount,
-        version: VERSION,
-        node: process.version,
-        seed: this.#context.options.seed,
-        nodes: BROKER_IDS.length,
-        input: reportInputOf(this.#context),
-        directory: this.#context.directory.path,
+      const verdict = await this.#verify();
+      const report = runReportOf(this.#context, {
         topic: this.#topic,
-        partition: 0,
+        problems: [...this.#problems, ...verdict.problems],
+        problemCount: this.#problems.length + verdict.problemCount,
+        ingestMs: this.#ingestMs,
+        verifyMs: performance.now() - verifyStartMs,
+      });
+      return {
+        ...report,
+        nodes: BROKER_IDS.length,
         acks: "all",
         minInsyncReplicas: MIN_INSYNC_REPLICAS,
         flush: "interval",
         flushIntervalMs: FLUSH_INTERVAL_MS,
-        segmentBytes: this.#context.options.segmentBytes,
-        maxMessageBytes: maxMessageBytesOf(this.#context),
         failovers: this.#failovers,
         truncations: this.#truncations,
         unplannedDeaths,
         replicas: verdict.replicas,
-        throughput: {
-          records: lineCount,
-          bytes: lineBytes,
-          ingestMs: this.#ingestMs,
-          ...phases,
-          verifyMs: performance.now() - verifyStartMs,
-          recordsPerSecond: ingestSeconds === 0 ? 0 : lineCount / ingestSeconds,
-          bytesPerSecond: ingestSeconds === 0 ? 0 : lineBytes / ingestSeconds,
-        },
+        throughput: { ...report.throughput, ...phases },
       };
     } finally {
       this.#progress.stop();

@@ -3,30 +3,17 @@ import type { TruncationReport } from "@tidemark/replica";
 
 import { formatBytes, formatCount, formatDuration, plural } from "../../format.ts";
 import { printLine, styled } from "../../terminal.ts";
-import { plainTable, printLabelled, printProblems, type ReportInput } from "../report.ts";
+import { plainTable, printLabelled, printProblems, type RunReport, type ThroughputFigures } from "../report.ts";
 import type { SegmentFigures } from "../verify-records.ts";
 import type { ReplicaRow } from "./cluster.ts";
 
-/** What `--report FILE` holds after a run with three nodes, as JSON. Sizes in bytes, times in ms. */
-export interface ClusterDemoReport {
-  readonly verdict: "ok" | "failed";
-  /** What is off; the first ones only when there are many. Empty when the verdict is ok. */
-  readonly problems: readonly string[];
-  readonly problemCount: number;
-  readonly version: string;
-  readonly node: string;
-  readonly seed: number;
+/** What `--report FILE` holds after a run with three nodes. */
+export interface ClusterDemoReport extends RunReport {
   readonly nodes: number;
-  readonly input: ReportInput;
-  readonly directory: string;
-  readonly topic: string;
-  readonly partition: number;
   readonly acks: "all";
   readonly minInsyncReplicas: number;
   readonly flush: "interval";
   readonly flushIntervalMs: number;
-  readonly segmentBytes: number;
-  readonly maxMessageBytes: number;
   readonly failovers: readonly FailoverFigures[];
   /** Every cut of the whole run, in the order it was heard of. */
   readonly truncations: readonly TruncationFigures[];
@@ -74,18 +61,11 @@ export interface ReplicaFigures {
   readonly segments: readonly SegmentFigures[];
 }
 
-export interface ClusterThroughput {
-  readonly records: number;
-  readonly bytes: number;
-  /** While all went its way: without the deaths and what led up to them. */
-  readonly ingestMs: number;
+export interface ClusterThroughput extends ThroughputFigures {
   /** From the first record to the last acknowledgement. */
   readonly ingestWithFailoversMs: number;
   readonly startMs: number;
   readonly shutDownMs: number;
-  readonly verifyMs: number;
-  readonly recordsPerSecond: number;
-  readonly bytesPerSecond: number;
 }
 
 /** All replicas at one moment. */
