@@ -83,3 +83,14 @@ export function directoryOf(path: string): string {
 export function joinPath(directory: string, name: string): string {
   return directory.endsWith("/") ? directory + name : `${directory}/${name}`;
 }
+
+/** @throws FileError when that cannot be found out; `false` for what is not there */
+export async function isDirectory(files: FileSystem, path: string): Promise<boolean> {
+  try {
+    await files.list(path);
+    return true;
+  } catch (error) {
+    if (error instanceof FileError && (error.code === "ENOTDIR" || error.code === "ENOENT")) return false;
+    throw error;
+  }
+}

@@ -20,7 +20,15 @@ export type {
 } from "./environment.ts";
 export { FileError, WorkerError } from "./errors.ts";
 export type { FileErrorCode, FileOperation, WorkerErrorCode } from "./errors.ts";
-export { directoryOf, joinPath, readFileIfPresent, readFully, writeFileAtomically, writeFully } from "./file-io.ts";
+export {
+  directoryOf,
+  isDirectory,
+  joinPath,
+  readFileIfPresent,
+  readFully,
+  writeFileAtomically,
+  writeFully,
+} from "./file-io.ts";
 export { fail, InvariantError } from "./invariant.ts";
 export { NetworkError } from "./network-error.ts";
 export type { NetworkErrorCode, NetworkOperation } from "./network-error.ts";

@@ -1,7 +1,7 @@
 import { readFile, stat } from "node:fs/promises";
 import { basename } from "node:path";
 
-import { decodeCheckpointLines, decodeLeaderEpochCheckpoint } from "@tidemark/epoch-cache";
+import { decodeCheckpointLines, decodeLeaderEpochCheckpoint, LEADER_EPOCH_CHECKPOINT } from "@tidemark/epoch-cache";
 
 import { dumpSegment } from "./dump-segment.ts";
 import { dumpOffsetIndex, dumpTimeIndex } from "./dump-index.ts";
@@ -45,7 +45,7 @@ function dumpFor(path: string): Dump {
   if (name.endsWith(".log")) return dumpSegment;
   if (name.endsWith(".index")) return dumpOffsetIndex;
   if (name.endsWith(".timeindex")) return dumpTimeIndex;
-  if (name === "leader-epoch-checkpoint") return dumpEpochs;
+  if (name === LEADER_EPOCH_CHECKPOINT) return dumpEpochs;
   if (name.endsWith("-offset-checkpoint")) return dumpOffsetCheckpoint;
   if (PLAIN_TEXT_NAMES.has(name)) return dumpText;
   throw new CommandError(

@@ -1,5 +1,5 @@
 import { encodeUtf8, joinPath, parseUtf8, writeFileAtomically } from "@tidemark/base";
-import type { FileSystem, Offset, State, StatePut } from "@tidemark/base";
+import type { FileSystem, State, StatePut } from "@tidemark/base";
 import { crc32c } from "@tidemark/wire";
 import {
   encodeOffsetCheckpoint,
@@ -9,19 +9,21 @@ import {
   REPLICATION_CHECKPOINT,
 } from "./offset-checkpoint.ts";
 import type { OffsetCheckpointContent, OffsetCheckpointEntry } from "./offset-checkpoint.ts";
+import { putStateOffset, stateOffsetPrefix } from "./state-values.ts";
+import type { StateOffsetName } from "./state-values.ts";
 
 const CHECKPOINT_FILES = [RECOVERY_POINT_CHECKPOINT, LOG_START_CHECKPOINT, REPLICATION_CHECKPOINT] as const;
 type CheckpointFile = (typeof CHECKPOINT_FILES)[number];
 
-/** Where the offsets of each file are kept in `State` while we hold the directory, as `<prefix><topic>-<partition>`. */
-const STATE_PREFIX: Readonly<Record<CheckpointFile, string>> = {
-  [RECOVERY_POINT_CHECKPOINT]: "recovery-point/",
-  [LOG_START_CHECKPOINT]: "log-start/",
-  [REPLICATION_CHECKPOINT]: "high-watermark/",
+/** What the offsets of each file are called in `State` while we hold the directory. */
+const STATE_NAME: Readonly<Record<CheckpointFile, StateOffsetName>> = {
+  [RECOVERY_POINT_CHECKPOINT]: "recovery-point",
+  [LOG_START_CHECKPOINT]: "log-start",
+  [REPLICATION_CHECKPOINT]: "high-watermark",
 };
 
 /** Everything that `State` knows of a partition by its name. Keys of `segment-gap/` go on behind the name. */
-const PARTITION_KEY_PREFIXES = [...Object.values(STATE_PREFIX), "segment-gap/", "leader-epoch/"];
+const PARTITION_KEY_PREFIXES = [...Object.values(STATE_NAME).map(stateOffsetPrefix), "segment-gap/", "leader-epoch/"];
 
 /** Prints of the text files as we last wrote or took them over; two for a file whose replacement may or may not have happened. */
 const PRINTS_KEY = "log-directory/checkpoint-prints";
@@ -135,10 +137,10 @@ export class DirectoryCheckpoints {
 function takeOver(state: State, contents: ReadonlyMap<CheckpointFile, OffsetCheckpointContent>): StatePut[] {
   const puts: StatePut[] = state.keys("segment-gap/").map((key) => ({ key, value: undefined }));
   for (const [name, { entries }] of contents) {
-    const prefix = STATE_PREFIX[name];
-    for (const key of state.keys(prefix)) puts.push({ key, value: undefined });
+    const stateName = STATE_NAME[name];
+    for (const key of state.keys(stateOffsetPrefix(stateName))) puts.push({ key, value: undefined });
     for (const { topic, partition, offset } of entries) {
-      puts.push({ key: `${prefix}${topic}-${partition}`, value: encodeOffset(offset) });
+      puts.push(putStateOffset(stateName, topic, partition, offset));
     }
   }
   return puts;
@@ -160,15 +162,6 @@ export function knownPartitionNames(state: State): ReadonlySet<string> {
     for (const key of state.keys(prefix)) names.add(key.slice(prefix.length).split("/", 1)[0] ?? "");
   }
   return names;
-}
-
-/** int64, big-endian. */
-function encodeOffset(offset: Offset): Uint8Array {
-  const bytes = new Uint8Array(8);
-  const view = new DataView(bytes.buffer);
-  view.setUint32(0, Math.floor(offset / 2 ** 32));
-  view.setUint32(4, offset % 2 ** 32);
-  return bytes;
 }
 
 function fingerprint(content: Uint8Array | undefined): string {

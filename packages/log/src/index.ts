@@ -18,6 +18,7 @@ export type { OffsetIndexEntry } from "./offset-index.ts";
 export { PartitionLog } from "./partition-log.ts";
 export type { PartitionLogOptions, SegmentDescription } from "./partition-log.ts";
 export type { AppendResult } from "./partition-queue.ts";
+export { BATCHES_REMEMBERED } from "./producer-state.ts";
 export type { DamagedRange, RecoveryReport } from "./recovery-report.ts";
 export { CLEAN_SHUTDOWN_FILE, readCleanShutdownMarker } from "./clean-shutdown.ts";
 export type { CleanShutdownMarker } from "./clean-shutdown.ts";
@@ -41,6 +42,14 @@ export {
   PARTITION_METADATA_FILE,
 } from "./partition-directory.ts";
 export type { DirectoryName, TopicPartition } from "./partition-directory.ts";
+export {
+  decodeStateInt64,
+  encodeStateInt64,
+  putStateOffset,
+  readStateOffset,
+  stateOffsetPrefix,
+} from "./state-values.ts";
+export type { StateOffsetName } from "./state-values.ts";
 export type { TopicConfig, TopicDescription } from "./topic-config.ts";
 export { VERIFY_FINDINGS_MAX } from "./verify-report.ts";
 export type {
@@ -53,3 +62,4 @@ export type {
 } from "./verify-report.ts";
 export { verifyDirectory } from "./verify.ts";
 export type { VerifyOptions } from "./verify.ts";
+export { randomUuid } from "./uuid.ts";

@@ -1,5 +1,5 @@
-import { parseOffset } from "@tidemark/base";
 import type { Offset, State, StatePut } from "@tidemark/base";
+import { putStateOffset, readStateOffset } from "./state-values.ts";
 
 /**
  * What a partition keeps in the node's `State`: two offsets, and the borders where a follower's log leaves offsets out.
@@ -12,20 +12,22 @@ import type { Offset, State, StatePut } from "@tidemark/base";
  */
 export class LogState {
   readonly #state: State;
-  readonly #name: string;
+  readonly #topic: string;
+  readonly #partition: number;
 
   constructor(state: State, topic: string, partition: number) {
     this.#state = state;
-    this.#name = `${topic}-${partition}`;
+    this.#topic = topic;
+    this.#partition = partition;
   }
 
   /** `undefined` when nothing is known: the state was lost, or the log is new to this node. */
   get recoveryPoint(): Offset | undefined {
-    return readOffset(this.#state.get(`recovery-point/${this.#name}`));
+    return readStateOffset(this.#state, "recovery-point", this.#topic, this.#partition);
   }
 
   get logStartOffset(): Offset | undefined {
-    return readOffset(this.#state.get(`log-start/${this.#name}`));
+    return readStateOffset(this.#state, "log-start", this.#topic, this.#partition);
   }
 
   hasGapBefore(segmentBaseOffset: Offset): boolean {
@@ -47,7 +49,7 @@ export class LogState {
   }
 
   async saveStart(logStartOffset: Offset, recoveryPoint: Offset): Promise<void> {
-    const start = { key: `log-start/${this.#name}`, value: writeOffset(logStartOffset) };
+    const start = putStateOffset("log-start", this.#topic, this.#partition, logStartOffset);
     await this.#state.commit([start, this.#recoveryPoint(recoveryPoint)], { sync: true });
   }
 
@@ -57,25 +59,11 @@ export class LogState {
   }
 
   #recoveryPoint(offset: Offset): StatePut {
-    return { key: `recovery-point/${this.#name}`, value: writeOffset(offset) };
+    return putStateOffset("recovery-point", this.#topic, this.#partition, offset);
   }
 
   #gapKey(segmentBaseOffset: Offset | undefined): string {
-    const prefix = `segment-gap/${this.#name}/`;
+    const prefix = `segment-gap/${this.#topic}-${this.#partition}/`;
     return segmentBaseOffset === undefined ? prefix : prefix + String(segmentBaseOffset).padStart(20, "0");
   }
-}
-
-function writeOffset(offset: Offset): Uint8Array {
-  const bytes = new Uint8Array(8);
-  const view = new DataView(bytes.buffer);
-  view.setUint32(0, Math.floor(offset / 2 ** 32));
-  view.setUint32(4, offset % 2 ** 32);
-  return bytes;
-}
-
-function readOffset(bytes: Uint8Array | undefined): Offset | undefined {
-  if (bytes?.length !== 8) return undefined;
-  const view = new DataView(bytes.buffer, bytes.byteOffset, 8);
-  return parseOffset(view.getInt32(0) * 2 ** 32 + view.getUint32(4));
 }

@@ -3,7 +3,7 @@ import type { BatchHeader } from "@tidemark/wire";
 import { LogError } from "./error.ts";
 
 /** Batches remembered per producer; a producer may have as many in flight. Kafka: ProducerStateEntry.NUM_BATCHES_TO_RETAIN. */
-const BATCHES_REMEMBERED = 5;
+export const BATCHES_REMEMBERED = 5;
 
 interface RememberedBatch {
   readonly baseSequence: number;

@@ -1,4 +1,4 @@
-import { FileError, joinPath } from "@tidemark/base";
+import { FileError, isDirectory, joinPath } from "@tidemark/base";
 import type { Environment, FileSystem, State, StatePut } from "@tidemark/base";
 import { forgetPartition } from "./directory-checkpoints.ts";
 import { LogError } from "./error.ts";
@@ -206,15 +206,5 @@ export async function removeTree(files: FileSystem, directory: string): Promise<
     await files.removeDirectory(directory);
   } catch (error) {
     if (!(error instanceof FileError && error.code === "ENOENT")) throw error;
-  }
-}
-
-async function isDirectory(files: FileSystem, path: string): Promise<boolean> {
-  try {
-    await files.list(path);
-    return true;
-  } catch (error) {
-    if (error instanceof FileError && (error.code === "ENOTDIR" || error.code === "ENOENT")) return false;
-    throw error;
   }
 }

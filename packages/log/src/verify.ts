@@ -1,4 +1,4 @@
-import { directoryOf, FileError, joinPath, readFileIfPresent } from "@tidemark/base";
+import { directoryOf, FileError, isDirectory, joinPath, readFileIfPresent } from "@tidemark/base";
 import type { FileSystem } from "@tidemark/base";
 import {
   CheckpointError,
@@ -318,14 +318,4 @@ function reasonOf(error: unknown): string {
   if (error instanceof LogError && "reason" in error.type) return error.type.reason;
   if (error instanceof CheckpointError || error instanceof FileError || error instanceof LogError) return error.message;
   throw error;
-}
-
-async function isDirectory(files: FileSystem, path: string): Promise<boolean> {
-  try {
-    await files.list(path);
-    return true;
-  } catch (error) {
-    if (error instanceof FileError && (error.code === "ENOTDIR" || error.code === "ENOENT")) return false;
-    throw error;
-  }
 }

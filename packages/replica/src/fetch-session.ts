@@ -1,6 +1,7 @@
 import type { Clock } from "@tidemark/base";
 import type { FetchRequest, FetchResponse, FetchPartitionResponse, PartitionName } from "@tidemark/wire";
 import type { Partition } from "./partition.ts";
+import { refusedFetch } from "./refusals.ts";
 
 /** An answer takes no further partition once it holds this much, whatever was asked for: it has to fit a frame. */
 const FETCH_RESPONSE_BYTES_MAX = 32 * 1024 ** 2;
@@ -59,20 +60,12 @@ async function lookAtAll(
     // A partition that finds no room is answered as if it had nothing: its turn comes with the next request.
     const maxBytes = Math.min(asked.maxBytes, Math.max(bytesMax - bytes, 0));
     const result =
-      partition === undefined ? UNKNOWN : await partition.fetch({ ...asked, maxBytes }, fetcher, isFirstLook);
+      partition === undefined
+        ? refusedFetch("UNKNOWN_TOPIC_OR_PARTITION")
+        : await partition.fetch({ ...asked, maxBytes }, fetcher, isFirstLook);
     answers.push({ topic, partition: number, ...result });
     bytes += result.bytes.length;
     if (result.error !== "NONE" || result.divergingEpoch >= 0) hasNews = true;
   }
   return { answers, isWorthAnswering: hasNews || bytes >= Math.max(request.minBytes, 0) };
 }
-
-const UNKNOWN = {
-  error: "UNKNOWN_TOPIC_OR_PARTITION",
-  highWatermark: -1,
-  logStartOffset: -1,
-  logEndOffset: -1,
-  divergingEpoch: -1,
-  divergingEndOffset: -1,
-  bytes: new Uint8Array(0),
-} as const;

@@ -17,7 +17,7 @@ export { ALTER_PARTITION_RETRY_MS_MAX, ALTER_PARTITION_RETRY_MS_MIN, canLead, Le
 export type { LeaderEffect, LeaderInput, LeaderLogEnds, LeaderStart, ReplicaConfig } from "./leader-state.ts";
 export { NEVER_MS } from "./replica-state.ts";
 export type { RemoteReplicaView, ReplicaFetch } from "./replica-state.ts";
-export { AppointedController, SESSION_TIMEOUT_MS } from "./controller/appointed-controller.ts";
+export { AppointedController, CONTROLLER_STATE_FILE, SESSION_TIMEOUT_MS } from "./controller/appointed-controller.ts";
 export type { AppointedControllerOptions } from "./controller/appointed-controller.ts";
 export type { ControllerState, RegisteredBroker } from "./controller/controller-state.ts";
 export { Partition } from "./partition.ts";

@@ -6,7 +6,7 @@ import type {
   PeerAddress,
   PeerTransport,
 } from "@tidemark/wire";
-import type { FollowerRequest } from "./follower-state.ts";
+import type { FollowerInput, FollowerRequest } from "./follower-state.ts";
 import type { Partition } from "./partition.ts";
 
 /** Requests to one leader that may be out at a time. A parked fetch is one; partitions that become ready meanwhile go with the next. */
@@ -138,43 +138,29 @@ export class LeaderFetcher {
   }
 
   async #askEpochs(address: PeerAddress, asked: readonly Asked<FollowerRequest & { type: "epoch" }>[]): Promise<void> {
-    const { brokerId, brokerEpoch, transport, requestTimeoutMs, clock } = this.#options;
+    const { brokerId, brokerEpoch, transport, requestTimeoutMs } = this.#options;
     const partitions = asked.map(({ partition, leaderEpoch, request }) => ({
       ...nameOf(partition),
       currentLeaderEpoch: leaderEpoch,
       leaderEpoch: request.leaderEpoch,
     }));
-    let answers: ReadonlyMap<string, OffsetsForLeaderEpochPartitionResponse>;
+    let answers: readonly OffsetsForLeaderEpochPartitionResponse[];
     try {
       const response = await transport.request(
         address,
         { kind: "offsetsForLeaderEpoch", replicaId: brokerId, brokerEpoch: brokerEpoch(), partitions },
         { timeoutMs: requestTimeoutMs },
       );
-      answers = byName(response.partitions);
+      answers = response.partitions;
     } catch {
-      return this.#lost(asked);
+      answers = [];
     }
-    const nowMs = clock.monotonicMs();
-    for (const { partition, request } of asked) {
-      const answer = answers.get(keyOf(partition));
-      if (answer === undefined) void partition.answered({ type: "requestFailed", request, nowMs });
-      else void partition.answered({ type: "epochAnswer", request, nowMs, ...answer });
-    }
+    this.#deliver(asked, answers, (answer, request, nowMs) => ({ type: "epochAnswer", request, nowMs, ...answer }));
   }
 
   async #fetch(address: PeerAddress, asked: readonly Asked<FollowerRequest & { type: "fetch" }>[]): Promise<void> {
-    const {
-      brokerId,
-      brokerEpoch,
-      transport,
-      requestTimeoutMs,
-      clock,
-      maxWaitMs,
-      minBytes,
-      maxBytes,
-      partitionMaxBytes,
-    } = this.#options;
+    const { brokerId, brokerEpoch, transport, requestTimeoutMs, maxWaitMs, minBytes, maxBytes, partitionMaxBytes } =
+      this.#options;
     const partitions = asked.map(({ partition, leaderEpoch, request }) => ({
       ...nameOf(partition),
       currentLeaderEpoch: leaderEpoch,
@@ -184,7 +170,7 @@ export class LeaderFetcher {
       logStartOffset: request.logStartOffset,
       maxBytes: partitionMaxBytes,
     }));
-    let answers: ReadonlyMap<string, FetchPartitionResponse>;
+    let answers: readonly FetchPartitionResponse[];
     try {
       const request = {
         kind: "fetch",
@@ -196,21 +182,27 @@ export class LeaderFetcher {
         partitions,
       } as const;
       const response = await transport.request(address, request, { timeoutMs: maxWaitMs + requestTimeoutMs });
-      answers = byName(response.partitions);
+      answers = response.partitions;
     } catch {
-      return this.#lost(asked);
+      answers = [];
     }
-    const nowMs = clock.monotonicMs();
-    for (const { partition, request } of asked) {
-      const answer = answers.get(keyOf(partition));
-      if (answer === undefined) void partition.answered({ type: "requestFailed", request, nowMs });
-      else void partition.answered({ type: "fetchAnswer", request, nowMs, ...answer });
-    }
+    this.#deliver(asked, answers, (answer, request, nowMs) => ({ type: "fetchAnswer", request, nowMs, ...answer }));
   }
 
-  #lost(asked: readonly Asked[]): void {
+  /** Tells each partition its answer. One that is not in it, and all when none came, hear that the request failed. */
+  #deliver<Answer extends PartitionName>(
+    asked: readonly Asked[],
+    answers: readonly Answer[],
+    inputOf: (answer: Answer, request: FollowerRequest, nowMs: number) => FollowerInput,
+  ): void {
     const nowMs = this.#options.clock.monotonicMs();
-    for (const { partition, request } of asked) void partition.answered({ type: "requestFailed", request, nowMs });
+    const byName = new Map(answers.map((answer) => [keyOf(answer), answer]));
+    for (const { partition, request } of asked) {
+      const answer = byName.get(keyOf(partition));
+      void partition.answered(
+        answer === undefined ? { type: "requestFailed", request, nowMs } : inputOf(answer, request, nowMs),
+      );
+    }
   }
 }
 
@@ -221,8 +213,4 @@ function nameOf({ topic, partition }: PartitionName): PartitionName {
 /** Topic names hold no `/`. */
 export function keyOf({ topic, partition }: PartitionName): string {
   return `${topic}/${partition}`;
-}
-
-function byName<Answer extends PartitionName>(answers: readonly Answer[]): ReadonlyMap<string, Answer> {
-  return new Map(answers.map((answer) => [keyOf(answer), answer]));
 }

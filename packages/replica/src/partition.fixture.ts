@@ -3,7 +3,8 @@ import { SimulatedEnvironment } from "@tidemark/simulator";
 import { encodeBatch, stampBatch } from "@tidemark/wire";
 import type { BrokerState, FetchPartition, PartitionState } from "@tidemark/wire";
 import { Partition } from "./partition.ts";
-import type { AlterPartitionEffect, Fetcher, PartitionFetchResult, TruncationReport } from "./partition.ts";
+import type { AlterPartitionEffect, Fetcher, TruncationReport } from "./partition.ts";
+import type { PartitionFetchResult } from "./refusals.ts";
 
 const BROKERS = new Map<number, BrokerState>(
   [1, 2, 3].map((brokerId) => [

@@ -7,18 +7,17 @@ import type {
   AlterPartitionResponse,
   BrokerState,
   FetchPartition,
-  FetchPartitionResponse,
   OffsetsForLeaderEpochPartition,
-  OffsetsForLeaderEpochPartitionResponse,
   PartitionState,
   PeerErrorCode,
-  ProducePartitionResponse,
 } from "@tidemark/wire";
 import { FollowerState } from "./follower-state.ts";
 import type { FollowerEffect, FollowerInput, FollowerRequest, LogFacts, TruncationCause } from "./follower-state.ts";
 import { canLead, LeaderState } from "./leader-state.ts";
 import type { LeaderEffect, LeaderInput, ReplicaConfig } from "./leader-state.ts";
 import { peerErrorOf } from "./peer-error-codes.ts";
+import { refusedEpoch, refusedFetch, refusedProduce } from "./refusals.ts";
+import type { PartitionEpochResult, PartitionFetchResult, PartitionProduceResult } from "./refusals.ts";
 import { checkDivergence } from "./truncation.ts";
 import { WakeSignal } from "./wake-signal.ts";
 
@@ -80,10 +79,6 @@ export interface Fetcher {
   readonly brokerEpoch: number;
 }
 
-export type PartitionProduceResult = Omit<ProducePartitionResponse, "topic" | "partition">;
-export type PartitionFetchResult = Omit<FetchPartitionResponse, "topic" | "partition">;
-export type PartitionEpochResult = Omit<OffsetsForLeaderEpochPartitionResponse, "topic" | "partition">;
-
 /**
  * One replica of a partition: its log, and what it is at present, leader or follower.
  *
@@ -99,6 +94,7 @@ export class Partition {
   readonly #moved = new WakeSignal();
   #role: Role = { type: "none" };
   #state: PartitionState | undefined;
+  /** While there is no role that has one of its own. */
   #highWatermark: Offset;
   #nextPendingId = 1;
   /** Role changes run one after another. */
@@ -181,10 +177,10 @@ export class Partition {
   async #becomeLeader(state: PartitionState): Promise<void> {
     // Waits for what is being written, then enters (epoch, log end).
     await this.log.becomeLeader(toLeaderEpoch(state.leaderEpoch));
-    const { log, clock, config, brokerId } = this.#optionsAndLog;
+    const { log, clock, config, brokerId, brokerEpoch, brokers } = this.#options;
     const leader = new LeaderState({
       localId: brokerId,
-      localBrokerEpoch: this.#options.brokerEpoch(),
+      localBrokerEpoch: brokerEpoch(),
       state,
       epochStartOffset: log.logEndOffset,
       logStartOffset: log.logStartOffset,
@@ -193,7 +189,7 @@ export class Partition {
       highWatermark: this.#clamped(this.#highWatermark),
       nowMs: clock.monotonicMs(),
       config,
-      brokers: this.#options.brokers(),
+      brokers: brokers(),
     });
     this.#role = { type: "leader", state: leader, pending: new Map() };
     // An ISR of one commits what it has.
@@ -273,7 +269,7 @@ export class Partition {
   async fetch(request: FetchPartition, fetcher: Fetcher, countsProgress: boolean): Promise<PartitionFetchResult> {
     const role = this.#role;
     const refusal = this.#fence(request.currentLeaderEpoch, fetcher);
-    if (refusal !== undefined || role.type !== "leader") return emptyFetch(refusal ?? "NOT_LEADER_OR_FOLLOWER");
+    if (refusal !== undefined || role.type !== "leader") return refusedFetch(refusal ?? "NOT_LEADER_OR_FOLLOWER");
     const { log } = this;
     const seen = {
       highWatermark: role.state.highWatermark,
@@ -281,9 +277,9 @@ export class Partition {
       logEndOffset: log.logEndOffset,
     };
     const check = checkDivergence(request, { epochEnd: (epoch) => this.#epochEnd(epoch), ...seen });
-    if (check.type === "outOfRange") return emptyFetch("OFFSET_OUT_OF_RANGE");
+    if (check.type === "outOfRange") return refusedFetch("OFFSET_OUT_OF_RANGE");
     if (check.type === "diverging")
-      return { ...emptyFetch("NONE"), ...seen, divergingEpoch: check.epoch, divergingEndOffset: check.endOffset };
+      return { ...refusedFetch("NONE"), ...seen, divergingEpoch: check.epoch, divergingEndOffset: check.endOffset };
     const isReplica = fetcher.replicaId >= 0;
     const fetchOffset = toOffset(request.fetchOffset);
     let bytes: Uint8Array;
@@ -291,9 +287,9 @@ export class Partition {
       const limitOffset = isReplica ? seen.logEndOffset : seen.highWatermark;
       ({ bytes } = await log.read({ fromOffset: fetchOffset, maxBytes: request.maxBytes, limitOffset }));
     } catch (error) {
-      return emptyFetch(peerErrorOf(error));
+      return refusedFetch(peerErrorOf(error));
     }
-    if (this.#role !== role) return emptyFetch("NOT_LEADER_OR_FOLLOWER");
+    if (this.#role !== role) return refusedFetch("NOT_LEADER_OR_FOLLOWER");
     if (isReplica && countsProgress) {
       this.#lead({
         type: "fetched",
@@ -306,7 +302,7 @@ export class Partition {
         nowMs: this.#nowMs,
       });
     }
-    return { ...emptyFetch("NONE"), ...seen, bytes };
+    return { ...refusedFetch("NONE"), ...seen, bytes };
   }
 
   /** Resolves when a fetch may find more than before: the log or the high watermark moved, or the role changed. */
@@ -317,8 +313,7 @@ export class Partition {
   /** The answer to OffsetsForLeaderEpoch. */
   offsetsForLeaderEpoch(request: OffsetsForLeaderEpochPartition): PartitionEpochResult {
     const refusal = this.#fence(request.currentLeaderEpoch, undefined);
-    if (refusal !== undefined)
-      return { error: refusal, leaderEpoch: -1, endOffset: -1, logStartOffset: -1, logEndOffset: -1 };
+    if (refusal !== undefined) return refusedEpoch(refusal);
     const { epoch, endOffset } = this.#epochEnd(request.leaderEpoch);
     const { logStartOffset, logEndOffset } = this.log;
     return { error: "NONE", leaderEpoch: epoch, endOffset, logStartOffset, logEndOffset };
@@ -400,7 +395,6 @@ export class Partition {
           await this.#truncate(role, effect);
           break;
         case "highWatermark":
-          this.#highWatermark = effect.offset;
           this.#moved.wake();
           break;
         case "backOff":
@@ -504,15 +498,11 @@ export class Partition {
     if (!(error instanceof LogError || error instanceof InvariantError)) throw error;
   }
 
+  /** With who leads, where that is not this replica. */
   #refused(error: PeerErrorCode): PartitionProduceResult {
-    const knowsBetter = error === "NOT_LEADER_OR_FOLLOWER" && this.#state !== undefined;
-    return {
-      error,
-      baseOffset: -1,
-      lastOffset: -1,
-      leaderId: knowsBetter ? (this.#state?.leader ?? -1) : -1,
-      leaderEpoch: knowsBetter ? this.leaderEpoch : -1,
-    };
+    const refused = refusedProduce(error);
+    if (error !== "NOT_LEADER_OR_FOLLOWER" || this.#state === undefined) return refused;
+    return { ...refused, leaderId: this.#state.leader, leaderEpoch: this.leaderEpoch };
   }
 
   #epochEnd(epoch: number): { epoch: number; endOffset: number } {
@@ -533,20 +523,4 @@ export class Partition {
   get #nowMs(): number {
     return this.#options.clock.monotonicMs();
   }
-
-  get #optionsAndLog(): PartitionOptions {
-    return this.#options;
-  }
-}
-
-function emptyFetch(error: PeerErrorCode): PartitionFetchResult {
-  return {
-    error,
-    highWatermark: -1,
-    logStartOffset: -1,
-    logEndOffset: -1,
-    divergingEpoch: -1,
-    divergingEndOffset: -1,
-    bytes: new Uint8Array(0),
-  };
 }

@@ -1,5 +1,5 @@
-import { parseOffset } from "@tidemark/base";
-import type { Clock, Offset, State, Timer } from "@tidemark/base";
+import type { Clock, Timer } from "@tidemark/base";
+import { putStateOffset, readStateOffset } from "@tidemark/log";
 import type { LogManager, TopicConfig } from "@tidemark/log";
 import type {
   BrokerState,
@@ -17,9 +17,10 @@ import type {
 } from "@tidemark/wire";
 import { serveFetch } from "./fetch-session.ts";
 import { keyOf, LeaderFetcher } from "./leader-fetcher.ts";
-import type { LeaderEffect, ReplicaConfig } from "./leader-state.ts";
+import type { ReplicaConfig } from "./leader-state.ts";
 import { Partition } from "./partition.ts";
-import type { TruncationReport } from "./partition.ts";
+import type { AlterPartitionEffect, TruncationReport } from "./partition.ts";
+import { refusedEpoch, refusedProduce } from "./refusals.ts";
 import { describeReplica } from "./replica-description.ts";
 import type { ReplicaDescription } from "./replica-description.ts";
 import { WakeSignal } from "./wake-signal.ts";
@@ -202,17 +203,7 @@ export class ReplicaManager {
           timeoutMs,
           origin: "client",
         });
-        return {
-          topic,
-          partition,
-          ...(result ?? {
-            error: "UNKNOWN_TOPIC_OR_PARTITION" as const,
-            baseOffset: -1,
-            lastOffset: -1,
-            leaderId: -1,
-            leaderEpoch: -1,
-          }),
-        };
+        return { topic, partition, ...(result ?? refusedProduce("UNKNOWN_TOPIC_OR_PARTITION")) };
       }),
     );
     return { kind: "produce", partitions };
@@ -221,14 +212,8 @@ export class ReplicaManager {
   #offsetsForLeaderEpoch(request: OffsetsForLeaderEpochRequest): OffsetsForLeaderEpochResponse {
     const partitions = request.partitions.map((asked) => {
       const { topic, partition } = asked;
-      const unknown = {
-        error: "UNKNOWN_TOPIC_OR_PARTITION" as const,
-        leaderEpoch: -1,
-        endOffset: -1,
-        logStartOffset: -1,
-        logEndOffset: -1,
-      };
-      return { topic, partition, ...(this.partition(asked)?.offsetsForLeaderEpoch(asked) ?? unknown) };
+      const answer = this.partition(asked)?.offsetsForLeaderEpoch(asked);
+      return { topic, partition, ...(answer ?? refusedEpoch("UNKNOWN_TOPIC_OR_PARTITION")) };
     });
     return { kind: "offsetsForLeaderEpoch", partitions };
   }
@@ -349,7 +334,7 @@ export class ReplicaManager {
       log,
       clock,
       config: config.replica,
-      highWatermark: readHighWatermark(logs.state, log.topic, log.partition),
+      highWatermark: readStateOffset(logs.state, "high-watermark", log.topic, log.partition) ?? 0,
       fetchBackoffMs: config.fetchBackoffMs,
       brokers: () => this.#brokers,
       events: {
@@ -367,10 +352,7 @@ export class ReplicaManager {
   }
 
   /** Asks the controller for another ISR. No answer is an answer too: it is not known whether the change was made. */
-  async #alterPartition(
-    partition: Partition,
-    effect: Extract<LeaderEffect, { type: "alterPartition" }>,
-  ): Promise<void> {
+  async #alterPartition(partition: Partition, effect: AlterPartitionEffect): Promise<void> {
     const { brokerId, controller, transport, config, clock } = this.#options;
     const { topic, partition: number } = partition;
     const { newIsr, leaderEpoch, partitionEpoch } = effect;
@@ -427,10 +409,9 @@ export class ReplicaManager {
   // ---- time ----------------------------------------------------------------------------------------------------------
 
   async #checkpointHighWatermarks(sync: boolean): Promise<void> {
-    const puts = [...this.#partitions.values()].map(({ topic, partition, highWatermark }) => ({
-      key: highWatermarkKey(topic, partition),
-      value: encodeOffset(highWatermark),
-    }));
+    const puts = [...this.#partitions.values()].map(({ topic, partition, highWatermark }) =>
+      putStateOffset("high-watermark", topic, partition, highWatermark),
+    );
     if (puts.length > 0) await this.#options.logs.state.commit(puts, { sync });
   }
 
@@ -472,23 +453,4 @@ export class ReplicaManager {
       outcome.catch(() => undefined);
     }
   }
-}
-
-function highWatermarkKey(topic: string, partition: number): string {
-  return `high-watermark/${topic}-${partition}`;
-}
-
-function readHighWatermark(state: State, topic: string, partition: number): number {
-  const bytes = state.get(highWatermarkKey(topic, partition));
-  if (bytes?.length !== 8) return 0;
-  const view = new DataView(bytes.buffer, bytes.byteOffset, 8);
-  return parseOffset(view.getInt32(0) * 2 ** 32 + view.getUint32(4)) ?? 0;
-}
-
-function encodeOffset(offset: Offset): Uint8Array {
-  const bytes = new Uint8Array(8);
-  const view = new DataView(bytes.buffer);
-  view.setUint32(0, Math.floor(offset / 2 ** 32));
-  view.setUint32(4, offset % 2 ** 32);
-  return bytes;
 }

@@ -3,26 +3,27 @@ import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 import { parseUtf8, readFileIfPresent } from "@tidemark/base";
 import type { FileSystem, State } from "@tidemark/base";
-import { CheckpointError, decodeLeaderEpochCheckpoint } from "@tidemark/epoch-cache";
+import { CheckpointError, decodeLeaderEpochCheckpoint, LEADER_EPOCH_CHECKPOINT } from "@tidemark/epoch-cache";
 import type { EpochEntry } from "@tidemark/epoch-cache";
 import {
   decodeMetaProperties,
   decodeOffsetCheckpoint,
+  decodeStateInt64,
   LOG_START_CHECKPOINT,
   META_PROPERTIES_FILE,
   parseDirectoryName,
   readCleanShutdownMarker,
   REPLICATION_CHECKPOINT,
+  stateOffsetPrefix,
 } from "@tidemark/log";
+import type { StateOffsetName } from "@tidemark/log";
+import { CONTROLLER_STATE_FILE } from "@tidemark/replica";
 import { LmdbState, NodeFileSystem } from "@tidemark/runtime-node";
 import type { PartitionState } from "@tidemark/wire";
 import { segmentsOf, walkedEndOffset } from "./describe-segments.ts";
 import { TidemarkError, translated } from "./error.ts";
 import { isLocked } from "./verify.ts";
 
-/** File in a controller's directory. */
-const CONTROLLER_STATE_FILE = "controller-state.json";
-const LEADER_EPOCH_FILE = "leader-epoch-checkpoint";
 /** A copy made while the owner writes may be torn; another one hardly is too. */
 const STATE_COPIES_MAX = 3;
 
@@ -145,7 +146,7 @@ async function describeNode(
     const directory = join(logDirectory, entry.name);
     const ownProblems: string[] = [];
     const segments = await segmentsOf(directory);
-    const epochs = await readEpochs(files, join(directory, LEADER_EPOCH_FILE), ownProblems);
+    const epochs = await readEpochs(files, join(directory, LEADER_EPOCH_CHECKPOINT), ownProblems);
     const logEndOffset = await walkedEndOffset(segments, ownProblems);
     replicas.push({
       directory,
@@ -178,8 +179,8 @@ async function readNoted(files: FileSystem, node: Found["nodes"][number], isClea
   };
   if (isClean || stateDirectory === undefined) return fromFiles;
   const fromState = await readState(stateDirectory, (state) => ({
-    logStart: offsetsIn(state, "log-start/"),
-    highWatermark: offsetsIn(state, "high-watermark/"),
+    logStart: offsetsIn(state, "log-start"),
+    highWatermark: offsetsIn(state, "high-watermark"),
   }));
   return fromState ?? fromFiles;
 }
@@ -215,13 +216,12 @@ async function readState<Result>(directory: string, read: (state: State) => Resu
   return undefined;
 }
 
-function offsetsIn(state: State, prefix: string): ReadonlyMap<string, number> {
+function offsetsIn(state: State, name: StateOffsetName): ReadonlyMap<string, number> {
+  const prefix = stateOffsetPrefix(name);
   const offsets = new Map<string, number>();
   for (const key of state.keys(prefix)) {
-    const bytes = state.get(key);
-    if (bytes?.length !== 8) continue;
-    const offset = new DataView(bytes.buffer, bytes.byteOffset, 8).getBigUint64(0);
-    if (offset <= BigInt(Number.MAX_SAFE_INTEGER)) offsets.set(key.slice(prefix.length), Number(offset));
+    const offset = decodeStateInt64(state.get(key));
+    if (offset !== undefined) offsets.set(key.slice(prefix.length), offset);
   }
   return offsets;
 }

@@ -1,6 +1,6 @@
 import { fail, WorkerError } from "@tidemark/base";
 import type { WorkerPool } from "@tidemark/base";
-import { LogError } from "@tidemark/log";
+import { BATCHES_REMEMBERED, LogError } from "@tidemark/log";
 import type { AppendResult, PartitionLog } from "@tidemark/log";
 import {
   compressPayload,
@@ -16,7 +16,7 @@ import type { CompressionCodec, RecordInput } from "@tidemark/wire";
 import { TidemarkError } from "./error.ts";
 
 /** Batches of one partition that are with the log at a time: as many as a log remembers of a producer. */
-export const BATCHES_IN_FLIGHT_MAX = 5;
+export const BATCHES_IN_FLIGHT_MAX = BATCHES_REMEMBERED;
 
 /** A payload of at least this many bytes is compressed by the pool; below (4 KiB take 0.09 ms) the hand-over costs as much as it frees. */
 export const COMPRESS_IN_POOL_BYTES_MIN = 4 * 1024;

@@ -1,5 +1,5 @@
 import type { Random, State } from "@tidemark/base";
-import { PRODUCER_ID_KEY } from "@tidemark/log";
+import { decodeStateInt64, encodeStateInt64, PRODUCER_ID_KEY } from "@tidemark/log";
 
 /**
  * First id of a node that remembers none. High and by chance, since a log remembers the last batches of its producers and takes
@@ -13,23 +13,8 @@ function firstProducerId(random: Random): number {
 
 /** An id that no other opening of this log directory has or will have. Durable once it resolves. */
 export async function nextProducerId(state: State, random: Random): Promise<number> {
-  const stored = state.get(PRODUCER_ID_KEY);
-  const producerId = (stored === undefined ? undefined : readUint64(stored)) ?? firstProducerId(random);
-  await state.commit([{ key: PRODUCER_ID_KEY, value: writeUint64(producerId + 1) }], { sync: true });
+  const stored = decodeStateInt64(state.get(PRODUCER_ID_KEY));
+  const producerId = stored === undefined || stored === Number.MAX_SAFE_INTEGER ? firstProducerId(random) : stored;
+  await state.commit([{ key: PRODUCER_ID_KEY, value: encodeStateInt64(producerId + 1) }], { sync: true });
   return producerId;
-}
-
-function readUint64(bytes: Uint8Array): number | undefined {
-  if (bytes.length !== 8) return undefined;
-  const view = new DataView(bytes.buffer, bytes.byteOffset, 8);
-  const value = view.getUint32(0) * 2 ** 32 + view.getUint32(4);
-  return value < Number.MAX_SAFE_INTEGER ? value : undefined;
-}
-
-function writeUint64(value: number): Uint8Array {
-  const bytes = new Uint8Array(8);
-  const view = new DataView(bytes.buffer);
-  view.setUint32(0, Math.floor(value / 2 ** 32));
-  view.setUint32(4, value % 2 ** 32);
-  return bytes;
 }

@@ -7,6 +7,7 @@ import type {
   PeerRequest,
   PeerResponse,
 } from "@tidemark/wire";
+import { refusedProduce } from "../refusals.ts";
 import { WakeSignal } from "../wake-signal.ts";
 import {
   alterPartition,
@@ -25,7 +26,8 @@ export const SESSION_TIMEOUT_MS = 9000;
 /** Longest time that a question for the cluster's state is parked, whatever was asked for. */
 const CLUSTER_STATE_WAIT_MS_MAX = 30_000;
 
-const STATE_FILE = "controller-state.json";
+/** In the controller's directory. */
+export const CONTROLLER_STATE_FILE = "controller-state.json";
 const STATE_VERSION = 1;
 
 export interface AppointedControllerOptions {
@@ -65,7 +67,7 @@ export class AppointedController {
   /** @throws FileError; Error when the file is not one of ours: a controller that forgot must not guess */
   static async open(options: AppointedControllerOptions): Promise<AppointedController> {
     await options.files.makeDirectory(options.directory);
-    const bytes = await readFileIfPresent(options.files, joinPath(options.directory, STATE_FILE));
+    const bytes = await readFileIfPresent(options.files, joinPath(options.directory, CONTROLLER_STATE_FILE));
     return new AppointedController(
       options,
       bytes === undefined ? EMPTY_CONTROLLER_STATE : decodeState(bytes, options.directory),
@@ -101,11 +103,7 @@ export class AppointedController {
           partitions: request.partitions.map(({ topic, partition }) => ({
             topic,
             partition,
-            error: "NOT_LEADER_OR_FOLLOWER",
-            baseOffset: -1,
-            lastOffset: -1,
-            leaderId: -1,
-            leaderEpoch: -1,
+            ...refusedProduce("NOT_LEADER_OR_FOLLOWER"),
           })),
         };
       case "fetch":
@@ -211,7 +209,7 @@ export class AppointedController {
       if (state !== this.#state) {
         await writeFileAtomically(
           this.#options.files,
-          joinPath(this.#options.directory, STATE_FILE),
+          joinPath(this.#options.directory, CONTROLLER_STATE_FILE),
           encodeState(state),
         );
         this.#state = state;
@@ -248,6 +246,8 @@ function encodeState(state: ControllerState): Uint8Array {
 function decodeState(bytes: Uint8Array, directory: string): ControllerState {
   const content = JSON.parse(decodeUtf8(bytes)) as { version?: unknown; state?: ControllerState };
   if (content.version !== STATE_VERSION || content.state === undefined)
-    throw new Error(`${joinPath(directory, STATE_FILE)} is not a controller's state of version ${STATE_VERSION}`);
+    throw new Error(
+      `${joinPath(directory, CONTROLLER_STATE_FILE)} is not a controller's state of version ${STATE_VERSION}`,
+    );
   return content.state;
 }

@@ -1,8 +1,7 @@
-import { randomUUID } from "node:crypto";
 import { resolve } from "node:path";
 import { joinPath } from "@tidemark/base";
 import type { State } from "@tidemark/base";
-import { LogManager } from "@tidemark/log";
+import { LogManager, randomUuid } from "@tidemark/log";
 import type { TopicConfig } from "@tidemark/log";
 import { DEFAULT_REPLICA_MANAGER_CONFIG, PeerServer, ReplicaManager, StreamPeerTransport } from "@tidemark/replica";
 import type { ReplicaDescription, ReplicaManagerConfig, TruncationReport } from "@tidemark/replica";
@@ -67,7 +66,7 @@ export class Broker implements AsyncDisposable {
     const directory = resolve(options.directory);
     const host = options.host ?? "127.0.0.1";
     const environment = openEnvironment();
-    const { files, clock } = environment;
+    const { files, clock, random } = environment;
     const network = new TcpNetwork();
     const transport = new StreamPeerTransport({ network, clock });
     let logs: LogManager | undefined;
@@ -104,9 +103,9 @@ export class Broker implements AsyncDisposable {
         controller: options.controller,
         host,
         port: server.port,
-        incarnationId: randomUUID(),
+        incarnationId: randomUuid(random, "incarnation-id"),
         // A system that does not tell its boots apart: every unclean stop counts as one of the machine.
-        bootId: boot.type === "known" ? boot.bootId : randomUUID(),
+        bootId: boot.type === "known" ? boot.bootId : randomUuid(random, "boot-id"),
         topicConfig: () => options.topicConfig,
         config: { ...DEFAULT_REPLICA_MANAGER_CONFIG, ...options.config },
         ...(options.onTruncated === undefined ? {} : { onTruncated: options.onTruncated }),

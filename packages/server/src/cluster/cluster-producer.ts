@@ -1,4 +1,5 @@
 import type { Clock } from "@tidemark/base";
+import { BATCHES_REMEMBERED } from "@tidemark/log";
 import type { ControllerState } from "@tidemark/replica";
 import { encodeBatch, incrementSequence, PeerError } from "@tidemark/wire";
 import type {
@@ -12,7 +13,7 @@ import type {
 import { TidemarkError } from "../error.ts";
 
 /** Batches of one partition that may be under way. No more than the log remembers of a producer, or a repeated one could not be told. */
-export const BATCHES_IN_FLIGHT_MAX = 5;
+export const BATCHES_IN_FLIGHT_MAX = BATCHES_REMEMBERED;
 
 /** Answers after which the same batch is sent again, to whoever leads then. Idempotence makes that harmless. */
 const RETRIABLE: ReadonlySet<PeerErrorCode> = new Set([

@@ -1,8 +1,9 @@
-import { randomBytes } from "node:crypto";
 import { join } from "node:path";
 
 import type { EpochEntry } from "@tidemark/epoch-cache";
+import { randomUuid } from "@tidemark/log";
 import type { ReplicaDescription, TruncationReport } from "@tidemark/replica";
+import { SystemRandom } from "@tidemark/runtime-node";
 import { ControllerNode, describeDirectories } from "@tidemark/server";
 import type { PartitionState } from "@tidemark/wire";
 
@@ -85,7 +86,7 @@ export class Cluster {
   readonly #options: ClusterOptions;
   readonly #node: ControllerNode;
   readonly #slots: readonly Slot[];
-  readonly #clusterId = newUuid();
+  readonly #clusterId = randomUuid(new SystemRandom(), "cluster-id");
   /** Aborted when the run cannot go on: by the user, or by a broker that does not come up. */
   readonly #stop = new AbortController();
   readonly #watch: NodeJS.Timeout;
@@ -123,7 +124,7 @@ export class Cluster {
       await cluster.waitUntil(() => cluster.#areAllAlive(), "the brokers to register");
       await node.controller.createTopic({
         name: options.topic,
-        topicId: newUuid(),
+        topicId: randomUuid(new SystemRandom(), "topic-id"),
         assignments: [[...BROKER_IDS]],
       });
       await cluster.waitUntilWhole();
@@ -426,16 +427,5 @@ export class Cluster {
       isr: undefined,
       epochs: replica?.epochs ?? [],
     };
-  }
-}
-
-/** A random uuid in Kafka's spelling, which never begins with `-`. */
-function newUuid(): string {
-  for (;;) {
-    const bytes = randomBytes(16);
-    bytes.writeUInt8((bytes.readUInt8(6) & 0x0f) | 0x40, 6);
-    bytes.writeUInt8((bytes.readUInt8(8) & 0x3f) | 0x80, 8);
-    const text = bytes.toString("base64url");
-    if (!text.startsWith("-")) return text;
   }
 }

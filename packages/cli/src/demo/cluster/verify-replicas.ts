@@ -1,7 +1,7 @@
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 
-import { decodeLeaderEpochCheckpoint, type EpochEntry } from "@tidemark/epoch-cache";
+import { decodeLeaderEpochCheckpoint, type EpochEntry, LEADER_EPOCH_CHECKPOINT } from "@tidemark/epoch-cache";
 import { decodeOffsetCheckpoint, REPLICATION_CHECKPOINT } from "@tidemark/log";
 
 import { describeError, hasCode } from "../../errors.ts";
@@ -123,7 +123,7 @@ async function notedHighWatermark(
 }
 
 async function epochFile(partitionDirectory: string, say: (problem: string) => void): Promise<readonly EpochEntry[]> {
-  const path = join(partitionDirectory, "leader-epoch-checkpoint");
+  const path = join(partitionDirectory, LEADER_EPOCH_CHECKPOINT);
   try {
     return decodeLeaderEpochCheckpoint(await readFile(path), path);
   } catch (error) {
