@@ -6,6 +6,7 @@ import { putAwaited, putNotAwaited, putTransactions, rangeAll } from "./lmdb-sub
 import { rawRead, rawWrite } from "./raw-file-subjects.ts";
 import { roundsWorkload } from "./rounds-workload.ts";
 import {
+  appendAnswers,
   appendArrays,
   appendAwaited,
   appendBatches,
@@ -92,10 +93,12 @@ function batchWorkload(flush: FlushMode): Workload {
     unit: "MB/s",
     explanation:
       `Encoded batches of ${batch.recordsCount.toLocaleString("en-US")} records of 100 B, 8 in flight. ` +
-      `Origin local: header and CRC are checked; client: the records are walked too. ${durability(flush)}`,
+      `Origin local: header and CRC are checked; client: the records are walked too. ` +
+      `As follower: answers of up to 1 MiB, one at a time. ${durability(flush)}`,
     subjects: [
       appendBatches("local", flush, batch),
       appendBatches("client", flush, batch),
+      appendAnswers(flush, batch, MEBIBYTE),
       ...rawMebibyteWrites(flush, batch, megabytesPerSecond),
     ],
     peers: [peer("vs raw", RAW_MEBIBYTE), peer("vs raw + CRC", RAW_MEBIBYTE_CRC)],

@@ -5,7 +5,7 @@ import type { BatchOrigin, FlushMode } from "@tidemark/log";
 import { LmdbState, openEnvironment } from "@tidemark/runtime-node";
 import { Tidemark } from "@tidemark/server";
 import type { Topic } from "@tidemark/server";
-import { scanBatch } from "@tidemark/wire";
+import { scanBatch, stampBatch } from "@tidemark/wire";
 import { mkdirSync } from "node:fs";
 import { join } from "node:path";
 import type { Budget } from "./budget.ts";
@@ -165,6 +165,36 @@ export function appendBatches(origin: BatchOrigin, flush: FlushMode, batch: Fill
           for (; !budget.isSpent(bytes); bytes += batch.bytes.length)
             await appends.add(log.append(batch.bytes, { origin }));
           await appends.drain();
+          return budget.megabytesPerSecond(bytes);
+        },
+        close,
+      };
+    },
+  };
+}
+
+/** MB/s of fetch answers into a follower's log, each of `answerBytes` at most, one after another. */
+export function appendAnswers(flush: FlushMode, batch: FilledBatch, answerBytes: number): Subject {
+  return {
+    name: "tidemark, PartitionLog.appendAsFollower",
+    open: async (directory) => {
+      const { log, close } = await openPartitionLog(directory, flush);
+      await log.becomeFollower();
+      const count = Math.max(1, Math.floor(answerBytes / batch.bytes.length));
+      const answer = new Uint8Array(count * batch.bytes.length);
+      for (let at = 0; at < answer.length; at += batch.bytes.length) answer.set(batch.bytes, at);
+      return {
+        sample: async (budget) => {
+          let bytes = 0;
+          for (; !budget.isSpent(bytes); bytes += answer.length) {
+            let baseOffset: number = log.logEndOffset;
+            // Offset and epoch lie outside the CRC.
+            for (let at = 0; at < answer.length; at += batch.bytes.length) {
+              stampBatch(answer, at, baseOffset, 0);
+              baseOffset += batch.recordsCount;
+            }
+            await log.appendAsFollower(answer);
+          }
           return budget.megabytesPerSecond(bytes);
         },
         close,

@@ -233,7 +233,7 @@ export class PartitionLog {
 
   /**
    * Appends, as follower, the whole batches in front of a fetch answer, up to the first one above `leaderEpoch`.
-   * The bytes are copied before it returns, and stored as they are.
+   * The bytes are stored as they are and not copied: whoever calls may not change them before this settles.
    * @returns offsets of what was appended, or `undefined` for nothing
    * @throws LogError as a rejection: CORRUPT_MESSAGE, INVALID_RECORD, OFFSETS_OUT_OF_ORDER, UNEXPECTED_APPEND_OFFSET, RECORD_LIST_TOO_LARGE,
    * UNSUPPORTED_FOR_MESSAGE_FORMAT, LOG_CLOSED, KAFKA_STORAGE_ERROR; then nothing was appended
@@ -242,7 +242,6 @@ export class PartitionLog {
     bytes: Uint8Array,
     options: { readonly leaderEpoch?: LeaderEpoch } = {},
   ): Promise<AppendResult | undefined> {
-    const copy = bytes.slice();
     return this.#task(async () => {
       const log = {
         logEndOffset: this.#local.logEndOffset,
@@ -250,9 +249,9 @@ export class PartitionLog {
         config: this.config,
         leaderEpoch: options.leaderEpoch,
       };
-      const batches = checkFollowerBatches(copy, log);
+      const batches = checkFollowerBatches(bytes, log);
       if (batches === undefined) return undefined;
-      await this.#writeFollowerBatches(copy, batches);
+      await this.#writeFollowerBatches(bytes, batches);
       return { baseOffset: batches.firstBaseOffset, lastOffset: batches.lastOffset, duplicate: false };
     });
   }
