@@ -145,6 +145,19 @@ export class Cluster {
     this.#controllerEnvironment = this.#controllerEnvironment.crashProcess();
   }
 
+  /** SIGSTOP to the controller's process. */
+  pauseController(): void {
+    this.#controllerClock?.pause();
+    this.#clog(CONTROLLER_ID);
+  }
+
+  /** SIGCONT. As in libuv's loop, timers that are overdue fire before anything is read that arrived meanwhile. */
+  async resumeController(): Promise<void> {
+    this.#controllerClock?.resume();
+    await this.wait(1);
+    this.#unclog(CONTROLLER_ID);
+  }
+
   /** What the controller decided last about the partition. */
   get decided(): PartitionState | undefined {
     return this.controller?.state.partitions.find(({ topic }) => topic === TOPIC);
@@ -242,20 +255,12 @@ export class Cluster {
   /** SIGSTOP: its timers wait, and so do messages from and to it. */
   pause(brokerId: number): void {
     this.node(brokerId).clock?.pause();
-    for (const other of this.network.nodes) {
-      if (other === brokerId) continue;
-      this.network.clog(other, brokerId);
-      this.network.clog(brokerId, other);
-    }
+    this.#clog(brokerId);
   }
 
   /** SIGCONT. */
   resume(brokerId: number): void {
-    for (const other of this.network.nodes) {
-      if (other === brokerId) continue;
-      this.network.unclog(other, brokerId);
-      this.network.unclog(brokerId, other);
-    }
+    this.#unclog(brokerId);
     this.node(brokerId).clock?.resume();
   }
 
@@ -377,6 +382,22 @@ export class Cluster {
       );
     };
     await this.until("the replicas agree", agree, timeoutMs);
+  }
+
+  #clog(nodeId: number): void {
+    for (const other of this.network.nodes) {
+      if (other === nodeId) continue;
+      this.network.clog(other, nodeId);
+      this.network.clog(nodeId, other);
+    }
+  }
+
+  #unclog(nodeId: number): void {
+    for (const other of this.network.nodes) {
+      if (other === nodeId) continue;
+      this.network.unclog(other, nodeId);
+      this.network.unclog(nodeId, other);
+    }
   }
 
   #drop(node: Node): void {

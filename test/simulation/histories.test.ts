@@ -361,6 +361,45 @@ describe("a replica that lost its tail is found out (D15)", () => {
   });
 });
 
+describe("the controller stands still", () => {
+  test("for several sessions: records are committed meanwhile, and when it wakes nobody is fenced and nobody elected", async () => {
+    await history({ sessionTimeoutMs: 3000 }, async (cluster) => {
+      await acknowledged(cluster, 1, "a");
+      await cluster.converged();
+      const before = cluster.decided;
+      cluster.pauseController();
+      await cluster.wait(20_000);
+      await acknowledged(cluster, 1, "b");
+      await cluster.resumeController();
+      await cluster.wait(10_000);
+      expect(cluster.decided).toEqual(before);
+      expect(cluster.controller?.state.brokers.map(({ isFenced }) => isFenced)).toEqual([false, false, false]);
+      await acknowledged(cluster, 1, "c");
+      await cluster.converged();
+      await expectLogs(cluster, ["a", "b", "c"]);
+    });
+  });
+
+  test("and a leader dies meanwhile: it is fenced a session after the controller woke, and what was committed is led on", async () => {
+    await history({ sessionTimeoutMs: 3000 }, async (cluster) => {
+      await acknowledged(cluster, 1, "a");
+      await cluster.converged();
+      cluster.pauseController();
+      await cluster.kill(1, { isTold: false });
+      await cluster.wait(20_000);
+      await cluster.resumeController();
+      await cluster.wait(2500);
+      expect(cluster.decided).toMatchObject({ leader: 1, leaderEpoch: 0 });
+      await cluster.wait(2000);
+      expect(cluster.decided).toMatchObject({ leader: 2, leaderEpoch: 1, isr: [2, 3] });
+      await acknowledged(cluster, 2, "b");
+      await cluster.start(1);
+      await cluster.converged();
+      await expectLogs(cluster, ["a", "b"]);
+    });
+  });
+});
+
 describe("the controller's answers are lost or late", () => {
   test("the answer to a shrink is lost: the leader asks again, and what it did not know it learns", async () => {
     await history({ replicaLagTimeMaxMs: 1000, manager: { requestTimeoutMs: 500 } }, async (cluster) => {

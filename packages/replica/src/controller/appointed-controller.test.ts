@@ -1,6 +1,7 @@
+import type { Clock, Timer } from "@tidemark/base";
 import { SimulatedEnvironment } from "@tidemark/simulator";
 import type { ClusterStateRequest, RegisterRequest } from "@tidemark/wire";
-import { expect, test } from "vitest";
+import { describe, expect, test } from "vitest";
 import { AppointedController } from "./appointed-controller.ts";
 
 function registerRequest(brokerId: number): RegisterRequest {
@@ -24,12 +25,47 @@ function clusterStateRequest(
   return { kind: "clusterState", brokerId, brokerEpoch, afterNumber, maxWaitMs };
 }
 
+/** A clock whose timers stand still with their process; time itself goes on. */
+class PausableClock implements Clock {
+  readonly #inner: Clock;
+  #isPaused = false;
+  #overdue: (() => void)[] = [];
+
+  constructor(inner: Clock) {
+    this.#inner = inner;
+  }
+
+  wallMs(): number {
+    return this.#inner.wallMs();
+  }
+
+  monotonicMs(): number {
+    return this.#inner.monotonicMs();
+  }
+
+  setTimer(delayMs: number, fire: () => void): Timer {
+    return this.#inner.setTimer(delayMs, () => {
+      if (this.#isPaused) this.#overdue.push(fire);
+      else fire();
+    });
+  }
+
+  pause(): void {
+    this.#isPaused = true;
+  }
+
+  resume(): void {
+    this.#isPaused = false;
+    for (const fire of this.#overdue.splice(0)) fire();
+  }
+}
+
 const TOPIC = { name: "orders", topicId: "id", assignments: [[1, 2]] };
 
-function open(environment: SimulatedEnvironment): Promise<AppointedController> {
+function open(environment: SimulatedEnvironment, clock: Clock = environment.clock): Promise<AppointedController> {
   return AppointedController.open({
     files: environment.files,
-    clock: environment.clock,
+    clock,
     directory: "controller",
     sessionTimeoutMs: 1000,
   });
@@ -111,6 +147,78 @@ test("a silent broker is fenced when its session ends, and is back when it is he
     await controller.handle(clusterStateRequest(1, 1, -1));
     expect(controller.state.brokers.map(({ isFenced }) => isFenced)).toEqual([false, false]);
     await controller.close();
+  });
+});
+
+describe("a controller that stood still", () => {
+  /** Brokers 1 and 2 registered, 1 leads; `beat` lets time pass with a sign of life of the brokers named every 100 ms. */
+  async function standing(
+    body: (parts: {
+      readonly controller: AppointedController;
+      readonly clock: PausableClock;
+      readonly beat: (ms: number, ...brokerIds: number[]) => Promise<void>;
+      readonly fenced: () => readonly boolean[];
+    }) => Promise<void>,
+  ): Promise<void> {
+    const environment = new SimulatedEnvironment({ seed: 1 });
+    await environment.kernel.run(async () => {
+      const clock = new PausableClock(environment.clock);
+      const controller = await open(environment, clock);
+      for (const brokerId of [1, 2]) await controller.handle(registerRequest(brokerId));
+      await controller.createTopic(TOPIC);
+      const wait = (ms: number): Promise<void> => new Promise((resolve) => environment.clock.setTimer(ms, resolve));
+      const beat = async (ms: number, ...brokerIds: number[]): Promise<void> => {
+        for (let passedMs = 0; passedMs < ms; passedMs += 100) {
+          for (const brokerId of brokerIds) await controller.handle(clusterStateRequest(brokerId, brokerId, -1));
+          await wait(Math.min(100, ms - passedMs));
+        }
+      };
+      await body({ controller, clock, beat, fenced: () => controller.state.brokers.map(({ isFenced }) => isFenced) });
+      await controller.close();
+    });
+  }
+
+  test("fences nobody when it wakes: a whole session goes by first, and only who stays silent in it is gone", async () => {
+    await standing(async ({ controller, clock, beat, fenced }) => {
+      await beat(500, 1, 2);
+      clock.pause();
+      await beat(5000);
+      clock.resume();
+      expect(fenced()).toEqual([false, false]);
+      // 1 died during the pause.
+      await beat(900, 2);
+      expect(fenced()).toEqual([false, false]);
+      expect(controller.state.partitions[0]).toMatchObject({ leader: 1, leaderEpoch: 0 });
+      await beat(500, 2);
+      expect(fenced()).toEqual([true, false]);
+      expect(controller.state.partitions[0]).toMatchObject({ leader: 2, leaderEpoch: 1 });
+    });
+  });
+
+  test("a look that is late by no more than a quarter of a session changes nothing: who is silent is fenced as ever", async () => {
+    await standing(async ({ clock, beat, fenced }) => {
+      await beat(700, 2);
+      // Looks are due at 750 and 1000; the first comes at 990.
+      clock.pause();
+      await beat(290, 2);
+      clock.resume();
+      await beat(300, 2);
+      expect(fenced()).toEqual([true, false]);
+    });
+  });
+
+  test("pauses again and again keep no dead broker alive, and cost no living one its session", async () => {
+    await standing(async ({ clock, beat, fenced }) => {
+      const seen: string[] = [];
+      for (let pause = 1; pause <= 5; pause += 1) {
+        clock.pause();
+        await beat(2000);
+        clock.resume();
+        await beat(200, 2);
+        seen.push(fenced().join());
+      }
+      expect(seen).toEqual(["false,false", "false,false", "false,false", "true,false", "true,false"]);
+    });
   });
 });
 

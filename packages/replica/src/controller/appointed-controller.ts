@@ -23,6 +23,21 @@ import type { ControllerState, ControllerStep, RegisteredBroker } from "./contro
 /** A broker that was not heard of for so long counts as gone. Kafka: broker.session.timeout.ms. */
 export const SESSION_TIMEOUT_MS = 9000;
 
+/** How often the controller looks who is silent, within a session. */
+const LOOKS_PER_SESSION = 4;
+
+/**
+ * A look that comes later than this share of a session was held up: the process stood still (SIGSTOP, a migration of its machine, the
+ * garbage collector), and what it did not hear meanwhile says nothing about anybody.
+ *
+ * Two such shares and the longest time between two signs of life of a broker have to lie within a session: so much silence a pause may
+ * add that goes unnoticed.
+ */
+const LATE_SHARE_MAX = 1 / 4;
+
+/** New sessions a broker gets, one for each pause of the controller, until it is heard of again: pauses keep no dead broker alive. */
+const PAUSES_FORGIVEN_MAX = 3;
+
 /** Longest time that a question for the cluster's state is parked, whatever was asked for. */
 const CLUSTER_STATE_WAIT_MS_MAX = 30_000;
 
@@ -42,12 +57,14 @@ export interface AppointedControllerOptions {
  * The controller behind the port until a quorum elects one: a single process, appointed, which alone elects and changes ISRs.
  *
  * Every change is on the disk before anybody is told of it, one after another. What it does not know after a restart, who of the
- * brokers lives, it finds out by their silence.
+ * brokers lives, it finds out by their silence. Nothing else rests on that clock: a leader holds no lease, and is overruled by the epoch
+ * of the next one, however early or late the controller takes it for gone.
  */
 export class AppointedController {
   readonly #options: AppointedControllerOptions;
   readonly #changed = new WakeSignal();
-  readonly #lastHeardMs = new Map<number, number>();
+  /** When a broker was heard of last, or its new session began; and how many of those it was given since. */
+  readonly #sessions = new Map<number, { readonly sinceMs: number; readonly pausesForgiven: number }>();
   readonly #sessionTimeoutMs: number;
   #state: ControllerState;
   #changes: Promise<unknown> = Promise.resolve();
@@ -59,8 +76,7 @@ export class AppointedController {
     this.#options = options;
     this.#state = state;
     this.#sessionTimeoutMs = options.sessionTimeoutMs ?? SESSION_TIMEOUT_MS;
-    const nowMs = options.clock.monotonicMs();
-    for (const { brokerId } of state.brokers) this.#lastHeardMs.set(brokerId, nowMs);
+    for (const { brokerId } of state.brokers) this.#heard(brokerId);
     this.#watch();
   }
 
@@ -224,18 +240,34 @@ export class AppointedController {
   }
 
   #heard(brokerId: number): void {
-    this.#lastHeardMs.set(brokerId, this.#options.clock.monotonicMs());
+    this.#sessions.set(brokerId, { sinceMs: this.#options.clock.monotonicMs(), pausesForgiven: 0 });
   }
 
-  /** Fences brokers that are silent. */
+  /**
+   * Fences brokers that are silent, unless it was the controller that did not listen: then each has a whole new session to be heard of.
+   * Who died meanwhile is fenced a session later; elections wait for nothing worse.
+   */
   #watch(): void {
-    this.#timer = this.#options.clock.setTimer(this.#sessionTimeoutMs / 4, () => {
-      const silentSinceMs = this.#options.clock.monotonicMs() - this.#sessionTimeoutMs;
+    const { clock } = this.#options;
+    const waitMs = this.#sessionTimeoutMs / LOOKS_PER_SESSION;
+    const dueMs = clock.monotonicMs() + waitMs;
+    this.#timer = clock.setTimer(waitMs, () => {
+      const nowMs = clock.monotonicMs();
+      if (nowMs - dueMs > this.#sessionTimeoutMs * LATE_SHARE_MAX) this.#forgivePause(nowMs);
+      const silentSinceMs = nowMs - this.#sessionTimeoutMs;
       for (const { brokerId, isFenced } of this.#state.brokers) {
-        if (!isFenced && (this.#lastHeardMs.get(brokerId) ?? 0) < silentSinceMs) void this.brokerDied(brokerId);
+        const { sinceMs } = this.#sessions.get(brokerId) ?? { sinceMs: 0 };
+        if (!isFenced && sinceMs < silentSinceMs) void this.brokerDied(brokerId);
       }
       if (!this.#isClosed) this.#watch();
     });
+  }
+
+  #forgivePause(nowMs: number): void {
+    for (const [brokerId, { pausesForgiven }] of this.#sessions) {
+      if (pausesForgiven < PAUSES_FORGIVEN_MAX)
+        this.#sessions.set(brokerId, { sinceMs: nowMs, pausesForgiven: pausesForgiven + 1 });
+    }
   }
 }
 
