@@ -22,7 +22,7 @@ export interface MessageFaults {
   readonly clogUsMean: number;
   /** Messages under way on a link; with more a random one is lost. */
   readonly capacity: number;
-  /** Chance that one bit of the record batches changes on the way. The batch's CRC has to catch it. */
+  /** Chance that one bit of the frame changes on the way. Its CRCs have to catch it, and the connection is closed. */
   readonly corruptPerMille: number;
 }
 
@@ -63,7 +63,7 @@ export function drawMessageFaults(random: SimulatedRandom): MessageFaults {
     clogPerMille: upTo("clog", 20),
     clogUsMean: 1 + random.below("swarm.clog-us", 5_000_000),
     capacity: capacity === 0 ? QUIET.capacity : 1 + capacity,
-    corruptPerMille: upTo("corrupt", 1),
+    corruptPerMille: upTo("corrupt", 20),
   };
 }
 

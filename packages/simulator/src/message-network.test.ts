@@ -1,7 +1,7 @@
 import type { FetchRequest, PeerAddress, PeerRequest, PeerResponse } from "@tidemark/wire";
 import { describe, expect, test } from "vitest";
 import { Kernel } from "./kernel.ts";
-import { drawMessageFaults, exponentialUs } from "./message-network-faults.ts";
+import { drawMessageFaults, exponentialUs, QUIET } from "./message-network-faults.ts";
 import { startMessageSwarm } from "./message-network-swarm.ts";
 import { SimulatedMessageNetwork } from "./message-network.ts";
 import type { MessageEvent, SimulatedPeer } from "./message-network.ts";
@@ -342,14 +342,17 @@ describe("seeded faults", () => {
     const seen = new Set<string>();
     for (let seed = 0; seed < 60; seed++) {
       const { events, outcomes } = await run(seed, true);
-      for (const event of ["dropped", "cut", "overflowed", "replayed", "late"])
+      for (const event of ["dropped", "cut", "overflowed", "replayed", "late", "corrupted"])
         if (events.includes(`"${event}"`)) seen.add(event);
       for (const outcome of outcomes) seen.add(outcome);
       if (new Set(outcomes).size === 1) seen.add("whole");
     }
     expect([...seen].sort()).toEqual([
+      "DISCONNECTED",
+      "PROTOCOL",
       "TIMED_OUT",
       "answered",
+      "corrupted",
       "cut",
       "dropped",
       "late",
@@ -370,17 +373,28 @@ describe("seeded faults", () => {
     }
   });
 
-  test("a corrupted answer differs in one bit of its batches", async () => {
-    const { kernel, network, client, server } = pair();
-    network.setFaults({ corruptPerMille: 1_000 });
-    const bytes = new Uint8Array(500);
-    server.serve((request) => Promise.resolve(fetchResponse(request, bytes)));
-    const response = await kernel.run(() => client.request(addressOf(2), fetchAt(3), TIMEOUT));
-    const changed = [...(response.partitions[0]?.bytes ?? [])].filter((byte) => byte !== 0);
-    expect(changed).toHaveLength(1);
-    expect(Math.log2(changed[0] ?? 0) % 1).toBe(0);
-    expect(response.partitions[0]?.logEndOffset).toBe(3);
-    expect(bytes.every((byte) => byte === 0)).toBe(true);
+  test("a bit that changes on the way closes the connection: its requests go, nothing wrong is taken", async () => {
+    const { kernel, network, client, server, asked } = pair();
+    const events: string[] = [];
+    network.onEvent = ({ type, event }) => events.push(`${type} ${event}`);
+    server.serve((request) => {
+      asked.push(0);
+      return Promise.resolve(fetchResponse(request, new Uint8Array(500)));
+    });
+    const corrupt = { corruptPerMille: 1_000 };
+    network.setFaults(corrupt, { from: 2, to: 1 });
+    const bothOf = (): Promise<string[]> =>
+      Promise.all([0, 1].map((offset) => codeOf(client.request(addressOf(2), fetchAt(offset), TIMEOUT))));
+    expect(await kernel.run(bothOf)).toEqual(["PROTOCOL", "PROTOCOL"]);
+    expect(events.filter((event) => event === "response corrupted")).toHaveLength(1);
+    expect(asked).toHaveLength(2);
+
+    network.setFaults(QUIET);
+    network.setFaults(corrupt, { from: 1, to: 2 });
+    expect(await kernel.run(bothOf)).toEqual(["DISCONNECTED", "DISCONNECTED"]);
+    expect(asked).toHaveLength(2);
+    network.setFaults(QUIET);
+    expect(await kernel.run(bothOf)).toEqual(["answered", "answered"]);
   });
 
   test("messages overtake each other only where that fault is on", async () => {
@@ -424,6 +438,7 @@ describe("seeded faults", () => {
       "overtakePerMille",
       "clogPerMille",
       "tailPerMille",
+      "corruptPerMille",
     ] as const) {
       const offCount = drawn.filter((faults) => faults[name] === 0).length;
       expect(offCount).toBeGreaterThan(150);

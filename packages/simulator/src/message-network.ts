@@ -208,10 +208,9 @@ export class SimulatedMessageNetwork {
     this.#send(facts, deliver);
   }
 
-  #arriveRequest(call: Call, facts: MessageFacts, frame: Frame, isReplay: boolean): void {
+  #arriveRequest(call: Call, facts: MessageFacts, frame: Frame | undefined, isReplay: boolean): void {
     const target = this.#peers.get(call.addressKey);
     const isSame = call.target === undefined || target === call.target;
-    if (frame.type !== "request") fail("a request arrives as a request");
     if (target?.handler === undefined || !target.isRunning || !(isSame || isReplay)) {
       this.#tell(facts, "refused");
       // A silent machine answers nothing. A dead process's kernel does, and so the sender learns of it.
@@ -220,6 +219,8 @@ export class SimulatedMessageNetwork {
       }
       return;
     }
+    if (frame === undefined) return this.#loseConnection(call, facts);
+    if (frame.type !== "request") fail("a request arrives as a request");
     this.#tell(facts, isReplay ? "replayed" : "delivered");
     void this.#answer(target, target.handler, frame.message, call, isReplay);
   }
@@ -241,6 +242,7 @@ export class SimulatedMessageNetwork {
       // The answer to a replayed request has no connection to travel on.
       if (isReplay || call.isSettled || call.peer.state !== "alive") return this.#tell(facts, "late");
       const frame = this.#transport(parts, facts, isCorrupt);
+      if (frame === undefined) return this.#loseConnection(call, facts);
       if (frame.type !== "response") fail("an answer arrives as an answer");
       this.#tell(facts, "delivered");
       call.resolve(frame.message);
@@ -298,22 +300,37 @@ export class SimulatedMessageNetwork {
     return this.#cuts.has(cutName(from, to)) || this.#cuts.has(cutName(from, to, kind));
   }
 
-  /** The frame as the other side decodes it, in memory of its own. */
-  #transport(parts: readonly Uint8Array[], facts: MessageFacts, isCorrupt: boolean): Frame {
+  /** The frame as the other side decodes it, in memory of its own; `undefined` when it refuses it. */
+  #transport(parts: readonly Uint8Array[], facts: MessageFacts, isCorrupt: boolean): Frame | undefined {
     const bytes = new Uint8Array(parts.reduce((sum, part) => sum + part.length, 0));
     let position = 0;
     for (const part of parts) {
       bytes.set(part, position);
       position += part.length;
     }
-    const headerBytes = parts[0]?.length ?? 0;
-    if (isCorrupt && bytes.length > headerBytes) {
-      const bit = this.random.below("message.corrupt-bit", (bytes.length - headerBytes) * 8);
-      const at = headerBytes + (bit >> 3);
-      bytes[at] = (bytes[at] ?? 0) ^ (1 << (bit & 7));
+    if (isCorrupt) {
+      const bit = this.random.below("message.corrupt-bit", bytes.length * 8);
+      bytes[bit >> 3] = (bytes[bit >> 3] ?? 0) ^ (1 << (bit & 7));
       this.#tell(facts, "corrupted");
     }
-    return new FrameDecoder().push(bytes)[0] ?? fail("a whole frame decodes to one frame");
+    try {
+      return new FrameDecoder().push(bytes)[0] ?? fail("a whole frame decodes to one frame");
+    } catch (error) {
+      if (!isCorrupt || !(error instanceof PeerError)) throw error;
+      return undefined;
+    }
+  }
+
+  /**
+   * A peer has closed its connection to the address because of what came on it: so go all its requests there. The news of it reaches a
+   * peer that did not find it out itself as late as an answer would.
+   */
+  #loseConnection(call: Call, facts: MessageFacts): void {
+    for (const other of call.peer.calls) {
+      if (other.addressKey !== call.addressKey) continue;
+      if (facts.type === "response") other.reject(new PeerError("PROTOCOL", "what came is no frame"));
+      else this.#refuse(other, facts, "DISCONNECTED");
+    }
   }
 
   #link(from: number, to: number): MessageLink {

@@ -2,6 +2,7 @@ import { encodeUtf8 } from "@tidemark/base";
 import * as fc from "fast-check";
 import protobuf from "protobufjs/light.js";
 import { describe, expect, test } from "vitest";
+import { crc32c } from "./crc32c.ts";
 import { encodeFrame, FRAME_BYTES_MAX, FRAME_ELEMENTS_MAX, FRAME_HEADER_BYTES_MAX, FrameDecoder } from "./frames.ts";
 import type { Frame } from "./frames.ts";
 import { PEER_ERROR_NUMBERS, PeerError } from "./peer-messages.ts";
@@ -153,7 +154,7 @@ const responseFrame = fc.record({
 const anyFrame: fc.Arbitrary<Frame> = fc.oneof(requestFrame, responseFrame);
 
 function joined(parts: readonly Uint8Array[]): Uint8Array {
-  return new Uint8Array(parts.flatMap((part) => [...part]));
+  return new Uint8Array(Buffer.concat(parts));
 }
 
 /** Equal content, whatever the kind of array that holds it. */
@@ -163,15 +164,24 @@ function plain(frames: readonly Frame[]): unknown {
   );
 }
 
+const PREFIX_BYTES = 16;
+
+/** A prefix with the CRCs that it ought to have. */
+function prefixed(frameBytes: number, headerBytes: number, body: Uint8Array = new Uint8Array(0)): Uint8Array {
+  const frame = new Uint8Array(PREFIX_BYTES + body.length);
+  const view = new DataView(frame.buffer);
+  view.setUint32(0, frameBytes);
+  view.setUint32(4, headerBytes);
+  view.setUint32(8, crc32c(body));
+  view.setUint32(12, crc32c(frame.subarray(0, 12)));
+  frame.set(body, PREFIX_BYTES);
+  return frame;
+}
+
 /** A frame around a hand-made header. */
 function framed(header: Uint8Array, batches: Uint8Array = new Uint8Array(0)): Uint8Array {
-  const frame = new Uint8Array(8 + header.length + batches.length);
-  const view = new DataView(frame.buffer);
-  view.setUint32(0, frame.length - 4);
-  view.setUint32(4, header.length);
-  frame.set(header, 8);
-  frame.set(batches, 8 + header.length);
-  return frame;
+  const body = joined([header, batches]);
+  return prefixed(PREFIX_BYTES - 4 + body.length, header.length, body);
 }
 
 /** What the decoder says of the bytes; anything but frames or PeerError PROTOCOL fails the test. */
@@ -346,22 +356,16 @@ describe("malformed input is PROTOCOL", () => {
   });
 
   test("an empty header, and a header longer than its frame", () => {
-    expect(verdict(Uint8Array.of(0, 0, 0, 4, 0, 0, 0, 0))).toBe("PROTOCOL");
-    expect(verdict(Uint8Array.of(0, 0, 0, 5, 0, 0, 0, 2))).toBe("PROTOCOL");
-    expect(verdict(Uint8Array.of(0, 0, 0, 0, 0, 0, 0, 1))).toBe("PROTOCOL");
+    expect(verdict(prefixed(12, 0))).toBe("PROTOCOL");
+    expect(verdict(prefixed(13, 2))).toBe("PROTOCOL");
+    expect(verdict(prefixed(0, 1))).toBe("PROTOCOL");
+    expect(verdict(prefixed(13, 1))).toEqual([]);
   });
 
   test("sizes over the limits, as soon as the prefix is there", () => {
-    const prefix = new Uint8Array(8);
-    const view = new DataView(prefix.buffer);
-    view.setUint32(0, FRAME_BYTES_MAX + 1);
-    view.setUint32(4, 10);
-    expect(verdict(prefix)).toBe("PROTOCOL");
-    view.setUint32(0, FRAME_BYTES_MAX);
-    view.setUint32(4, FRAME_HEADER_BYTES_MAX + 1);
-    expect(verdict(prefix)).toBe("PROTOCOL");
-    view.setUint32(4, FRAME_HEADER_BYTES_MAX);
-    expect(verdict(prefix)).toEqual([]);
+    expect(verdict(prefixed(FRAME_BYTES_MAX + 1, 10))).toBe("PROTOCOL");
+    expect(verdict(prefixed(FRAME_BYTES_MAX, FRAME_HEADER_BYTES_MAX + 1))).toBe("PROTOCOL");
+    expect(verdict(prefixed(FRAME_BYTES_MAX, FRAME_HEADER_BYTES_MAX))).toEqual([]);
   });
 
   test("integers of 64 bits beyond 2^53 - 1", () => {
@@ -395,12 +399,12 @@ describe("malformed input is PROTOCOL", () => {
 
   test("a decoder that has failed fails for ever", () => {
     const decoder = new FrameDecoder();
-    expect(() => decoder.push(new Uint8Array(8).fill(255))).toThrow(PeerError);
+    expect(() => decoder.push(new Uint8Array(PREFIX_BYTES).fill(255))).toThrow(PeerError);
     expect(() => decoder.push(framed(foreignHeader(14, () => undefined)))).toThrow("after a malformed frame");
   });
 
   test("random bytes, and random headers in a good frame, are frames or PROTOCOL and nothing else", () => {
-    const garbage = fc.uint8Array({ maxLength: 200 });
+    const garbage = fc.uint8Array({ minLength: PREFIX_BYTES, maxLength: 200 });
     let protocolErrors = 0;
     const judge = (input: Uint8Array): void => {
       if (verdict(input) === "PROTOCOL") protocolErrors++;
@@ -413,7 +417,7 @@ describe("malformed input is PROTOCOL", () => {
     expect(protocolErrors).toBeGreaterThan(1_000);
   });
 
-  test("real frames with changed, missing or added bytes are frames or PROTOCOL and nothing else", () => {
+  test("the body of a real frame with changed, missing or added bytes under good CRCs is a frame or PROTOCOL and nothing else", () => {
     const edit = fc.record({
       at: fc.nat(),
       to: fc.integer({ min: 0, max: 255 }),
@@ -422,17 +426,44 @@ describe("malformed input is PROTOCOL", () => {
     let protocolErrors = 0;
     fc.assert(
       fc.property(anyFrame, fc.array(edit, { minLength: 1, maxLength: 3 }), (frame, edits) => {
-        const damaged = [...joined(encodeFrame(frame))];
+        const whole = joined(encodeFrame(frame));
+        const headerBytes = new DataView(whole.buffer).getUint32(4);
+        const damaged = [...whole.subarray(PREFIX_BYTES)];
         for (const { at, to, how } of edits) {
           const position = at % damaged.length;
           if (how === "set") damaged[position] = to;
           else damaged.splice(position, how === "cut" && damaged.length > 1 ? 1 : 0, ...(how === "add" ? [to] : []));
         }
-        if (verdict(Uint8Array.from(damaged)) === "PROTOCOL") protocolErrors++;
+        const body = Uint8Array.from(damaged);
+        const frameBytes = PREFIX_BYTES - 4 + body.length;
+        if (verdict(prefixed(frameBytes, Math.min(headerBytes, body.length), body)) === "PROTOCOL") protocolErrors++;
       }),
       { numRuns: 2_000 },
     );
     expect(protocolErrors).toBeGreaterThan(100);
+  });
+
+  test("a frame with any one bit changed, in lengths, CRCs, header or batches, is refused as soon as that part is there", () => {
+    for (const [type, kinds] of [
+      ["request", requests],
+      ["response", responses],
+    ] as const) {
+      for (const kind of Object.values(kinds) as fc.Arbitrary<PeerRequest & PeerResponse>[]) {
+        const [message] = fc.sample(
+          kind.filter((message) => !("partitions" in message) || message.partitions.length > 0),
+          { seed: 1, numRuns: 1 },
+        );
+        if (message === undefined) throw new Error("a sample of each kind");
+        const whole = joined(encodeFrame({ type, correlationId: 7, message }));
+        expect(verdict(whole)).not.toBe("PROTOCOL");
+        for (let bit = 0; bit < whole.length * 8; bit += 1) {
+          const damaged = whole.slice();
+          damaged[bit >> 3] = (damaged[bit >> 3] ?? 0) ^ (1 << (bit & 7));
+          if (verdict(damaged) !== "PROTOCOL") expect.fail(`${type} ${message.kind}: bit ${bit} is not noticed`);
+          if (bit < PREFIX_BYTES * 8) expect(verdict(damaged.subarray(0, PREFIX_BYTES))).toBe("PROTOCOL");
+        }
+      }
+    }
   });
 
   test("encoding refuses what no decoder takes", () => {
@@ -486,10 +517,7 @@ describe("memory", () => {
 
   test("a prefix that claims 64 MiB takes memory only as bytes come", () => {
     const decoders = Array.from({ length: 200 }, () => new FrameDecoder());
-    const prefix = new Uint8Array(10);
-    const view = new DataView(prefix.buffer);
-    view.setUint32(0, FRAME_BYTES_MAX);
-    view.setUint32(4, 100);
+    const prefix = prefixed(FRAME_BYTES_MAX, 100, new Uint8Array(2));
     const before = process.memoryUsage().arrayBuffers;
     for (const decoder of decoders) decoder.push(prefix);
     const grownBytes = process.memoryUsage().arrayBuffers - before;

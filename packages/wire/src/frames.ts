@@ -1,5 +1,6 @@
 import { encodeUtf8, parseUtf8 } from "@tidemark/base";
 import { readUint32, writeInt32 } from "./bytes.ts";
+import { crc32c, crc32cOfRange } from "./crc32c.ts";
 import { bodyName, countElements, decodeHeader, encodeHeader } from "./frames-schema.ts";
 import { PEER_ERROR_NUMBERS, PeerError } from "./peer-messages.ts";
 import type { PeerErrorCode, PeerRequest, PeerResponse } from "./peer-messages.ts";
@@ -7,10 +8,17 @@ import type { PeerErrorCode, PeerRequest, PeerResponse } from "./peer-messages.t
 /**
  * What brokers send each other over a stream:
  *
- *   | frame bytes u32 | header bytes u32 | header: protobuf | batch bytes, back to back |
- *   '- after this field                  '- frames-schema.ts: correlation id, kind, body with the *lengths* of the batches
+ *   | frame bytes u32 | header bytes u32 | body CRC u32 | prefix CRC u32 | header: protobuf | batch bytes, back to back |
+ *   '- after this field                  |              |                '- frames-schema.ts: correlation id, kind, and a message
+ *                                        |              |                   with the *lengths* of its batches
+ *                                        |              '- CRC-32C of the 12 bytes before it
+ *                                        '- CRC-32C of header and batches
  *
  * Integers are big-endian. Batches lie behind the header and never inside it, so that neither side copies them to take the frame apart.
+ *
+ * The prefix has a CRC of its own because a wrong length would be waited for, not noticed. That of the body covers whole batches: what
+ * their own CRC leaves out (base offset, length, leader epoch, magic) would be appended as it came, and to find just those bytes would
+ * take a walk over the batches on both sides.
  */
 
 /** Largest value of the first field. A fetch asks for far less: `maxBytes` bounds its batches. */
@@ -25,7 +33,10 @@ export const FRAME_ELEMENTS_MAX = 65_536;
 /** A smaller header cannot hold too many elements to count. */
 const COUNTED_HEADER_BYTES_MIN = FRAME_ELEMENTS_MAX * 2;
 
-const PREFIX_BYTES = 8;
+const PREFIX_BYTES = 16;
+const HEADER_BYTES_AT = 4;
+const BODY_CRC_AT = 8;
+const PREFIX_CRC_AT = 12;
 
 /** A frame that is whole, or up to this size, gets its memory at once; the rest of a larger one only as its bytes arrive. */
 const ALLOCATION_BYTES_MAX = 1024 * 1024;
@@ -56,8 +67,12 @@ export function encodeFrame(frame: Frame): Uint8Array[] {
     );
   }
   const first = new Uint8Array(PREFIX_BYTES + header.length);
+  let bodyCrc = crc32c(header);
+  for (const part of parts) bodyCrc = crc32c(part, bodyCrc);
   writeInt32(first, 0, frameBytes);
-  writeInt32(first, 4, header.length);
+  writeInt32(first, HEADER_BYTES_AT, header.length);
+  writeInt32(first, BODY_CRC_AT, bodyCrc);
+  writeInt32(first, PREFIX_CRC_AT, crc32cOfRange(first, 0, PREFIX_CRC_AT));
   first.set(header, PREFIX_BYTES);
   parts.unshift(first);
   return parts;
@@ -102,6 +117,7 @@ export class FrameDecoder {
   /** Of the frame behind the prefix: header and batches. */
   #restBytes = 0;
   #headerBytes = 0;
+  #bodyCrc = 0;
   /** What has come of the rest, while it lies in one piece in the chunks' own memory. */
   #span: Uint8Array | undefined;
   /** What has come of the rest, once it had to be copied together. */
@@ -143,6 +159,7 @@ export class FrameDecoder {
       const rest = this.#collect(chunk.subarray(position, position + taken));
       position += taken;
       if (rest === undefined) continue;
+      if (crc32c(rest) !== this.#bodyCrc) throw new PeerError("PROTOCOL", "the frame was damaged on the way");
       frames.push(decodeRest(rest, this.#headerBytes));
       this.#prefixBytes = 0;
       this.#span = undefined;
@@ -153,16 +170,20 @@ export class FrameDecoder {
   }
 
   #readPrefix(): void {
+    if (crc32cOfRange(this.#prefix, 0, PREFIX_CRC_AT) !== readUint32(this.#prefix, PREFIX_CRC_AT))
+      throw new PeerError("PROTOCOL", "the prefix of a frame was damaged on the way");
     const frameBytes = readUint32(this.#prefix, 0);
-    const headerBytes = readUint32(this.#prefix, 4);
+    const headerBytes = readUint32(this.#prefix, HEADER_BYTES_AT);
     if (frameBytes > FRAME_BYTES_MAX || headerBytes > FRAME_HEADER_BYTES_MAX) {
       throw new PeerError("PROTOCOL", `frame of ${frameBytes} bytes with a header of ${headerBytes} is too large`);
     }
-    if (headerBytes === 0 || headerBytes > frameBytes - 4) {
+    const restBytes = frameBytes - (PREFIX_BYTES - 4);
+    if (headerBytes === 0 || headerBytes > restBytes) {
       throw new PeerError("PROTOCOL", `header of ${headerBytes} bytes does not fit a frame of ${frameBytes}`);
     }
-    this.#restBytes = frameBytes - 4;
+    this.#restBytes = restBytes;
     this.#headerBytes = headerBytes;
+    this.#bodyCrc = readUint32(this.#prefix, BODY_CRC_AT);
   }
 
   /** The rest of the frame behind its prefix once it is whole. */
