@@ -1,6 +1,6 @@
 import type { FetchRequest, FetchResponse, PartitionName } from "@tidemark/wire";
 import { describe, expect, test } from "vitest";
-import { serveFetch } from "./fetch-session.ts";
+import { FETCH_READS_MAX, OpenReads, serveFetch, SLOW_READ_MS } from "./fetch-session.ts";
 import { batch, leader, stateOf } from "./partition.fixture.ts";
 import type { Replica } from "./partition.fixture.ts";
 
@@ -30,7 +30,11 @@ function requestOf(
   };
 }
 
-function serve(replicas: Readonly<Record<string, Replica>>, request: FetchRequest): Promise<FetchResponse> {
+function serve(
+  replicas: Readonly<Record<string, Replica>>,
+  request: FetchRequest,
+  reads = new OpenReads(),
+): Promise<FetchResponse> {
   const clock = Object.values(replicas)[0]?.environment.clock ?? {
     wallMs: () => 0,
     monotonicMs: () => 0,
@@ -40,6 +44,7 @@ function serve(replicas: Readonly<Record<string, Replica>>, request: FetchReques
     clock,
     partitionOf: ({ topic }: PartitionName) => replicas[topic]?.partition,
     isClosed: () => false,
+    reads,
   });
 }
 
@@ -55,11 +60,195 @@ describe("a fetch of several partitions", () => {
     expect(partitions[0]?.bytes.length).toBeGreaterThan(0);
   });
 
-  test("the bytes of all are bounded together, but the first batch of a partition with room comes whole", async () => {
+  test("the bytes of all are bounded together, in the order of the request: a batch that finds no room is left out", async () => {
     const replicas = { a: await leader([1, 1, 1]), b: await leader([1, 1, 1]) };
     const one = batch(["r0"]).length;
-    const { partitions } = await serve(replicas, requestOf(["a", "b"], { maxBytes: one + 1 }));
-    expect(partitions.map(({ bytes }) => bytes.length)).toEqual([one + 1, one]);
+    const sizes = async (maxBytes: number): Promise<number[]> => {
+      const { partitions } = await serve(replicas, requestOf(["a", "b"], { maxBytes }));
+      return partitions.map(({ bytes }) => bytes.length);
+    };
+    expect(await sizes(one + 1)).toEqual([one + 1, 0]);
+    expect(await sizes(3 * one)).toEqual([3 * one, 0]);
+    expect(await sizes(4 * one - 1)).toEqual([3 * one, 0]);
+    expect(await sizes(4 * one)).toEqual([3 * one, one]);
+    expect(await sizes(5 * one - 1)).toEqual([3 * one, 2 * one - 1]);
+  });
+
+  test("the first batch of the first partition that has any comes whole, however large", async () => {
+    const replicas = { empty: await leader([]), a: await leader([1, 1]), b: await leader([1, 1]) };
+    const { partitions } = await serve(replicas, requestOf(["empty", "a", "b"], { maxBytes: 10 }));
+    expect(partitions.map(({ error, bytes }) => `${error} ${bytes.length}`)).toEqual([
+      "NONE 0",
+      `NONE ${batch(["r0"]).length}`,
+      "NONE 0",
+    ]);
+  });
+
+  test("what would not fit one frame does not come in one: partitions past the bound are looked at, and their progress counts", async () => {
+    const replicas: Record<string, Replica> = {};
+    for (let index = 0; index < 3 * FETCH_READS_MAX; index += 1) replicas[`t${index}`] = await leader([1, 1]);
+    const one = batch(["r0"]).length;
+    const request = requestOf(Object.keys(replicas), { fetchOffset: 1, maxBytes: one });
+    const { partitions } = await serve(replicas, request);
+    expect(partitions.map(({ bytes }) => bytes.length)).toEqual(partitions.map((_, index) => (index === 0 ? one : 0)));
+    const ends = Object.values(replicas).map(({ partition }) => partition.leaderState?.replicas[0]?.logEndOffset);
+    expect(ends).toEqual(ends.map(() => 1));
+  });
+});
+
+describe("a partition whose disk is slow or fails", () => {
+  /** Its records are read through the thread pool, not directly. */
+  async function large(): Promise<Replica> {
+    const replica = await leader([]);
+    await replica.partition.produce(batch(["x".repeat(100_000)]), { acks: 1, timeoutMs: 100, origin: "client" });
+    return replica;
+  }
+
+  function stall(replica: Replica): { release(): void } {
+    return replica.environment.files.stall({ operation: "read", path: /\.log$/u });
+  }
+
+  const told = ({ partitions }: FetchResponse): string[] =>
+    partitions.map(({ topic, error, bytes }) => `${topic} ${error}${bytes.length > 0 ? " with records" : ""}`);
+
+  test("that fails is answered so, and the others beside it have their records", async () => {
+    const replicas = { a: await large(), bad: await large(), c: await large() };
+    replicas.bad.environment.files.inject({ operation: "read", path: /\.log$/u, code: "EIO", count: 9 });
+    expect(told(await serve(replicas, requestOf(["a", "bad", "c"])))).toEqual([
+      "a NONE with records",
+      "bad KAFKA_STORAGE_ERROR",
+      "c NONE with records",
+    ]);
+  });
+
+  test("that hangs is waited for a moment and left out, wherever it stands in the request", async () => {
+    for (const names of [
+      ["stuck", "a", "b"],
+      ["a", "stuck", "b"],
+      ["a", "b", "stuck"],
+    ]) {
+      const replicas: Record<string, Replica> = { a: await large(), b: await large(), stuck: await large() };
+      const { environment } = replicas["a"] as Replica;
+      stall(replicas["stuck"] as Replica);
+      await environment.kernel.run(async () => {
+        const answer = await serve(replicas, requestOf(names, { maxWaitMs: 10_000 }));
+        expect(told(answer)).toEqual(
+          names.map((name) => (name === "stuck" ? "stuck REQUEST_TIMED_OUT" : `${name} NONE with records`)),
+        );
+        expect(environment.clock.monotonicMs()).toBeLessThan(2 * SLOW_READ_MS);
+      });
+    }
+  });
+
+  test("more that hang than are read at a time keep no other from being read", async () => {
+    const replicas: Record<string, Replica> = { a: await large(), b: await large() };
+    const stuck = Array.from({ length: FETCH_READS_MAX + 1 }, (_, index) => `stuck${index}`);
+    for (const name of stuck) {
+      const replica = await large();
+      stall(replica);
+      replicas[name] = replica;
+    }
+    const { environment } = replicas["a"] as Replica;
+    await environment.kernel.run(async () => {
+      const answer = await serve(replicas, requestOf(["a", ...stuck, "b"], { maxWaitMs: 10_000 }));
+      expect(told(answer)).toEqual([
+        "a NONE with records",
+        ...stuck.map((name) => `${name} REQUEST_TIMED_OUT`),
+        "b NONE with records",
+      ]);
+    });
+  });
+
+  test("that is slow is waited for while the others have nothing to tell, and answered when it is there", async () => {
+    const replicas = { idle: await leader([]), slow: await large() };
+    const { kernel, clock } = replicas.idle.environment;
+    const stalled = stall(replicas.slow);
+    await kernel.run(async () => {
+      clock.setTimer(700, () => stalled.release());
+      const answer = await serve(replicas, requestOf(["idle", "slow"], { maxWaitMs: 10_000 }));
+      expect(told(answer)).toEqual(["idle NONE", "slow NONE with records"]);
+      expect(clock.monotonicMs()).toBeCloseTo(700, 0);
+    });
+  });
+
+  test("that is slow, while nobody has anything to tell: the answer comes at the time that was asked for", async () => {
+    const replicas = { idle: await leader([]), stuck: await large() };
+    const { kernel, clock } = replicas.idle.environment;
+    stall(replicas.stuck);
+    await kernel.run(async () => {
+      const answer = await serve(replicas, requestOf(["idle", "stuck"], { maxWaitMs: 1000 }));
+      expect(told(answer)).toEqual(["idle NONE", "stuck REQUEST_TIMED_OUT"]);
+      expect(clock.monotonicMs()).toBeCloseTo(1000, 0);
+    });
+  });
+
+  test("is not read again for the same follower while its read is out, in a request of its own neither", async () => {
+    const replicas = { a: await large(), stuck: await large() };
+    const { kernel } = replicas.a.environment;
+    const stalled = stall(replicas.stuck);
+    const reads = new OpenReads();
+    let begun = 0;
+    const { log } = replicas.stuck;
+    const read = log.read.bind(log);
+    log.read = (options) => {
+      begun += 1;
+      return read(options);
+    };
+    await kernel.run(async () => {
+      await serve(replicas, requestOf(["a", "stuck"]), reads);
+      for (let turn = 0; turn < 5; turn += 1) {
+        expect(told(await serve(replicas, requestOf(["stuck"], { maxWaitMs: 10_000 }), reads))).toEqual([
+          "stuck REQUEST_TIMED_OUT",
+        ]);
+        expect(told(await serve(replicas, requestOf(["stuck", "a"]), reads))).toEqual([
+          "stuck REQUEST_TIMED_OUT",
+          "a NONE with records",
+        ]);
+      }
+      expect(begun).toBe(1);
+      stalled.release();
+      await new Promise<void>((resolve) => replicas.a.environment.clock.setTimer(1, resolve));
+      expect(told(await serve(replicas, requestOf(["stuck"]), reads))).toEqual(["stuck NONE with records"]);
+    });
+  });
+
+  test("that hangs for consumers is asked again by a bounded number of them", async () => {
+    const replicas = { a: await large(), stuck: await large() };
+    const { kernel } = replicas.a.environment;
+    stall(replicas.stuck);
+    const reads = new OpenReads();
+    let begun = 0;
+    const { log, partition } = replicas.stuck;
+    // Followers have it all: consumers may read it.
+    await partition.fetch(
+      { ...(requestOf(["stuck"]).partitions[0] as FetchRequest["partitions"][0]), fetchOffset: 1, lastFetchedEpoch: 5 },
+      { replicaId: 2, brokerEpoch: 102 },
+      true,
+    );
+    const read = log.read.bind(log);
+    log.read = (options) => {
+      begun += 1;
+      return read(options);
+    };
+    const asked = requestOf(["a", "stuck"], { replicaId: -1, brokerEpoch: -1, minBytes: 0 });
+    await kernel.run(async () => {
+      for (let turn = 0; turn < 30; turn += 1)
+        expect(told(await serve(replicas, asked, reads))[1]).toBe("stuck REQUEST_TIMED_OUT");
+    });
+    expect(begun).toBe(16);
+  });
+
+  test("a leadership that ends while another partition is waited for: what was read for it is not told", async () => {
+    const replicas = { deposed: await large(), slow: await large() };
+    const { kernel, clock } = replicas.deposed.environment;
+    stall(replicas.slow);
+    await kernel.run(async () => {
+      const waiting = serve(replicas, requestOf(["deposed", "slow"], { maxWaitMs: 10_000 }));
+      clock.setTimer(SLOW_READ_MS / 2, () => {
+        void replicas.deposed.partition.applyState(stateOf({ leader: 2, leaderEpoch: 6, partitionEpoch: 2 }));
+      });
+      expect(told(await waiting)).toEqual(["deposed NOT_LEADER_OR_FOLLOWER", "slow REQUEST_TIMED_OUT"]);
+    });
   });
 });
 

@@ -1,7 +1,16 @@
 import type { Clock } from "@tidemark/base";
-import type { FetchRequest, FetchResponse, FetchPartitionResponse, PartitionName } from "@tidemark/wire";
+import { readBatchHeader } from "@tidemark/wire";
+import type {
+  FetchPartition,
+  FetchPartitionResponse,
+  FetchRequest,
+  FetchResponse,
+  PartitionName,
+} from "@tidemark/wire";
 import type { Partition } from "./partition.ts";
 import { refusedFetch } from "./refusals.ts";
+import type { PartitionFetchResult } from "./refusals.ts";
+import { WakeSignal } from "./wake-signal.ts";
 
 /** An answer takes no further partition once it holds this much, whatever was asked for: it has to fit a frame. */
 const FETCH_RESPONSE_BYTES_MAX = 32 * 1024 ** 2;
@@ -10,32 +19,86 @@ const FETCH_RESPONSE_BYTES_MAX = 32 * 1024 ** 2;
 const FETCH_WAIT_MS_MAX = 30_000;
 
 /**
+ * Partitions of one fetch that are read at a time: as many as Node's thread pool serves. More would gain nothing, and what is read
+ * beside the one that fills the answer is read in vain.
+ */
+export const FETCH_READS_MAX = 4;
+
+/** A read that takes longer is slow: the partitions beside it are answered without it. */
+export const SLOW_READ_MS = 100;
+
+/** Slow reads of one partition that may be out for consumers. For a follower it is one: it asks for a partition once at a time. */
+const SLOW_CONSUMER_READS_MAX = 16;
+
+export interface FetchContext {
+  readonly clock: Clock;
+  readonly partitionOf: (name: PartitionName) => Partition | undefined;
+  readonly isClosed: () => boolean;
+  readonly reads: OpenReads;
+}
+
+interface OpenRead {
+  readonly partition: Partition;
+  readonly replicaId: number;
+  readonly startedMs: number;
+}
+
+/**
+ * Reads that fetches have begun and the disk has not ended, whether or not somebody waits for them still.
+ *
+ * A disk that does not answer would else be asked again with every request, until nothing else of the process gets at a disk.
+ */
+export class OpenReads {
+  readonly #reads = new Set<OpenRead>();
+
+  begin(read: OpenRead): void {
+    this.#reads.add(read);
+  }
+
+  end(read: OpenRead): void {
+    this.#reads.delete(read);
+  }
+
+  /** Whether so many reads of the partition are slow that no other is begun for this fetcher. */
+  isStuck(partition: Partition, replicaId: number, nowMs: number): boolean {
+    const slowMax = replicaId >= 0 ? 1 : SLOW_CONSUMER_READS_MAX;
+    let slow = 0;
+    for (const read of this.#reads) {
+      if (read.partition === partition && read.replicaId === replicaId && nowMs - read.startedMs >= SLOW_READ_MS)
+        slow += 1;
+    }
+    return slow >= slowMax;
+  }
+}
+
+/**
  * Answers a fetch of several partitions: at once if there is something to tell, an error, a divergence or enough bytes; else it is
  * parked until one of them moves, at most as long as the request says, and then looked at again.
+ *
+ * The partitions are read side by side, and answered in the order of the request, which is the order in which they get room. One
+ * that is slow is waited for as long as the others have nothing to tell; else it is answered REQUEST_TIMED_OUT, and whoever asks
+ * backs off with it alone. What the disk brings later is in the page cache when it is asked for again.
  *
  * The replica's progress counts once a request, with the first look.
  * Source: apache/kafka core/src/main/scala/kafka/server/{ReplicaManager,DelayedFetch}.scala
  */
-export async function serveFetch(
-  request: FetchRequest,
-  context: {
-    readonly clock: Clock;
-    readonly partitionOf: (name: PartitionName) => Partition | undefined;
-    readonly isClosed: () => boolean;
-  },
-): Promise<FetchResponse> {
+export async function serveFetch(request: FetchRequest, context: FetchContext): Promise<FetchResponse> {
   const { clock } = context;
   const deadlineMs = clock.monotonicMs() + Math.min(request.maxWaitMs, FETCH_WAIT_MS_MAX);
+  const readEnded = new WakeSignal();
+  let looks: readonly Look[] = [];
   for (let isFirstLook = true; ; isFirstLook = false) {
-    const named = request.partitions.map((asked) => ({ asked, partition: context.partitionOf(asked) }));
+    looks = request.partitions.map((asked, index) => looks[index]?.ifSlow() ?? new Look(asked, request, context));
     // Before the look, so that what moves during it is not missed.
-    const waits = named.flatMap(({ partition }) => partition?.whenMoved() ?? []);
-    const { answers, isWorthAnswering } = await lookAtAll(request, named, isFirstLook);
+    const waits = looks.flatMap(({ partition }) => partition?.whenMoved() ?? []);
+    await lookAtAll(looks, { clock, readEnded, bytesMax: bytesMaxOf(request), isFirstLook });
+    const { answers, isWorthAnswering } = answersOf(request, looks);
     const remainingMs = deadlineMs - clock.monotonicMs();
     if (isWorthAnswering || remainingMs <= 0 || context.isClosed()) {
       for (const wait of waits) wait.cancel();
       return { kind: "fetch", partitions: answers };
     }
+    if (looks.some(({ result }) => result === undefined)) waits.push(readEnded.wait());
     const timer = clock.setTimer(remainingMs, () => {
       for (const wait of waits) wait.cancel();
     });
@@ -45,27 +108,134 @@ export async function serveFetch(
   }
 }
 
-async function lookAtAll(
-  request: FetchRequest,
-  named: readonly { asked: FetchRequest["partitions"][number]; partition: Partition | undefined }[],
-  isFirstLook: boolean,
-): Promise<{ answers: FetchPartitionResponse[]; isWorthAnswering: boolean }> {
-  const fetcher = { replicaId: request.replicaId, brokerEpoch: request.brokerEpoch };
-  const bytesMax = Math.min(request.maxBytes, FETCH_RESPONSE_BYTES_MAX);
-  const answers: FetchPartitionResponse[] = [];
-  let bytes = 0;
-  let hasNews = named.length === 0;
-  for (const { asked, partition } of named) {
-    const { topic, partition: number } = asked;
-    // A partition that finds no room is answered as if it had nothing: its turn comes with the next request.
-    const maxBytes = Math.min(asked.maxBytes, Math.max(bytesMax - bytes, 0));
-    const result =
-      partition === undefined
-        ? refusedFetch("UNKNOWN_TOPIC_OR_PARTITION")
-        : await partition.fetch({ ...asked, maxBytes }, fetcher, isFirstLook);
-    answers.push({ topic, partition: number, ...result });
-    bytes += result.bytes.length;
-    if (result.error !== "NONE" || result.divergingEpoch >= 0) hasNews = true;
+/** At least one, so that the first batch of all comes, however large: a fetch that brings nothing for ever helps nobody. */
+function bytesMaxOf({ maxBytes }: FetchRequest): number {
+  return Math.max(1, Math.min(maxBytes, FETCH_RESPONSE_BYTES_MAX));
+}
+
+/** One partition of a fetch, looked at once. */
+class Look {
+  readonly asked: FetchPartition;
+  readonly partition: Partition | undefined;
+  /** `undefined` until it is known. */
+  result: PartitionFetchResult | undefined;
+  isSlow = false;
+  readonly #request: FetchRequest;
+  readonly #context: FetchContext;
+  #isBegun = false;
+  /** What the partition was when the read began. */
+  #leadership: unknown;
+
+  constructor(asked: FetchPartition, request: FetchRequest, context: FetchContext) {
+    this.asked = asked;
+    this.partition = context.partitionOf(asked);
+    this.#request = request;
+    this.#context = context;
   }
+
+  get isBegun(): boolean {
+    return this.#isBegun;
+  }
+
+  /** This look, if it is one that goes on or has just ended: a slow read is not begun again. */
+  ifSlow(): this | undefined {
+    if (!this.isSlow) return undefined;
+    if (this.result !== undefined) this.isSlow = false;
+    return this;
+  }
+
+  /** Resolves when the result is there. @param maxBytes with 0 the replica's progress counts, and nothing is read */
+  async read(maxBytes: number, countsProgress: boolean): Promise<void> {
+    this.#isBegun = true;
+    const { partition, asked } = this;
+    const { replicaId, brokerEpoch } = this.#request;
+    const { reads, clock } = this.#context;
+    const startedMs = clock.monotonicMs();
+    if (partition === undefined) this.result = refusedFetch("UNKNOWN_TOPIC_OR_PARTITION");
+    else if (reads.isStuck(partition, replicaId, startedMs)) this.result = refusedFetch("REQUEST_TIMED_OUT");
+    else {
+      const read = { partition, replicaId, startedMs };
+      this.#leadership = partition.leaderState;
+      reads.begin(read);
+      try {
+        const limits = { ...asked, maxBytes: Math.min(asked.maxBytes, maxBytes) };
+        this.result = await partition.fetch(limits, { replicaId, brokerEpoch }, countsProgress);
+      } finally {
+        reads.end(read);
+      }
+    }
+  }
+
+  /** As of now: what was read for an earlier role, while others were waited for, is not told. */
+  current(): PartitionFetchResult {
+    const { result, partition } = this;
+    if (result === undefined) return refusedFetch("REQUEST_TIMED_OUT");
+    if (result.error !== "NONE" || partition?.leaderState === this.#leadership) return result;
+    return refusedFetch("NOT_LEADER_OR_FOLLOWER");
+  }
+}
+
+/** Resolves when every partition was looked at, but for those whose reads are slow. */
+async function lookAtAll(
+  looks: readonly Look[],
+  options: {
+    readonly clock: Clock;
+    readonly readEnded: WakeSignal;
+    readonly bytesMax: number;
+    readonly isFirstLook: boolean;
+  },
+): Promise<void> {
+  const { clock, readEnded, bytesMax, isFirstLook } = options;
+  const [only] = looks;
+  if (only !== undefined && looks.length === 1) return only.read(bytesMax, isFirstLook); // There is nobody to hold up.
+  const out = new Set<Look>();
+  let bytes = 0;
+  const run = async (look: Look): Promise<void> => {
+    out.add(look);
+    const timer = clock.setTimer(SLOW_READ_MS, () => {
+      look.isSlow = true;
+      out.delete(look);
+      readEnded.wake();
+    });
+    // No more than a read after all before it would get: a partition that finds no room is answered as if it had nothing.
+    await look.read(Math.max(bytesMax - bytes, 0), isFirstLook);
+    timer.cancel();
+    out.delete(look);
+    bytes += look.result?.bytes.length ?? 0;
+    readEnded.wake();
+  };
+  for (const look of looks) {
+    if (look.isBegun) continue;
+    while (out.size >= FETCH_READS_MAX) await readEnded.wait().promise;
+    void run(look);
+  }
+  while (out.size > 0) await readEnded.wait().promise;
+}
+
+/** The first partitions of the request get room first; the first that has something gets at least one batch. */
+function answersOf(
+  request: FetchRequest,
+  looks: readonly Look[],
+): { answers: FetchPartitionResponse[]; isWorthAnswering: boolean } {
+  const bytesMax = bytesMaxOf(request);
+  let bytes = 0;
+  let hasNews = looks.length === 0;
+  const answers = looks.map((look): FetchPartitionResponse => {
+    const { topic, partition } = look.asked;
+    const result = look.current();
+    const fitting = bytes === 0 ? result.bytes : cutTo(result.bytes, bytesMax - bytes);
+    bytes += fitting.length;
+    // A read that still goes on is no news; one that may not begin is.
+    if (look.result !== undefined && (result.error !== "NONE" || result.divergingEpoch >= 0)) hasNews = true;
+    return { topic, partition, ...result, bytes: fitting };
+  });
   return { answers, isWorthAnswering: hasNews || bytes >= Math.max(request.minBytes, 0) };
+}
+
+/** What of the bytes has room: as many as fit, if that is a batch at least. */
+function cutTo(bytes: Uint8Array, roomBytes: number): Uint8Array {
+  if (bytes.length <= roomBytes) return bytes;
+  const first = readBatchHeader(bytes, 0);
+  const hasRoom = first.type === "batch" && first.header.sizeInBytes <= roomBytes;
+  return bytes.subarray(0, hasRoom ? roomBytes : 0);
 }

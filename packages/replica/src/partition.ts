@@ -264,6 +264,7 @@ export class Partition {
   /**
    * One look at the log for a fetch. Order as in Kafka: epoch fence, leadership, replica, divergence, range, read; only a read that
    * went well counts as progress of the replica, and once a request.
+   * @param request `maxBytes` is met but for the first batch, which comes whole; with 0 nothing is read
    * @param countsProgress false when the request was counted before, and waited
    */
   async fetch(request: FetchPartition, fetcher: Fetcher, countsProgress: boolean): Promise<PartitionFetchResult> {
@@ -285,7 +286,8 @@ export class Partition {
     let bytes: Uint8Array;
     try {
       const limitOffset = isReplica ? seen.logEndOffset : seen.highWatermark;
-      ({ bytes } = await log.read({ fromOffset: fetchOffset, maxBytes: request.maxBytes, limitOffset }));
+      const minOneBatch = request.maxBytes > 0;
+      ({ bytes } = await log.read({ fromOffset: fetchOffset, maxBytes: request.maxBytes, limitOffset, minOneBatch }));
     } catch (error) {
       return refusedFetch(peerErrorOf(error));
     }

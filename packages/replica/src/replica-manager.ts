@@ -15,7 +15,7 @@ import type {
   ProduceRequest,
   ProduceResponse,
 } from "@tidemark/wire";
-import { serveFetch } from "./fetch-session.ts";
+import { OpenReads, serveFetch } from "./fetch-session.ts";
 import { keyOf, LeaderFetcher } from "./leader-fetcher.ts";
 import type { ReplicaConfig } from "./leader-state.ts";
 import { Partition } from "./partition.ts";
@@ -83,6 +83,7 @@ export class ReplicaManager {
   readonly #options: ReplicaManagerOptions;
   readonly #partitions = new Map<string, Partition>();
   readonly #fetchers = new Map<number, LeaderFetcher>();
+  readonly #openReads = new OpenReads();
   #brokers: ReadonlyMap<number, BrokerState> = new Map();
   #brokerEpoch = -1;
   /** The controller knows this process by its broker epoch. When not, the last one stays: it is fenced where none at all would not be. */
@@ -164,6 +165,7 @@ export class ReplicaManager {
           clock: this.#options.clock,
           partitionOf: (name) => this.partition(name),
           isClosed: () => this.#isClosed,
+          reads: this.#openReads,
         });
       case "offsetsForLeaderEpoch":
         return this.#offsetsForLeaderEpoch(request);

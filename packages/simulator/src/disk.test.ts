@@ -107,6 +107,25 @@ describe("crashes", () => {
 });
 
 describe("faults", () => {
+  test("a stalled call is not answered until it is released; others are, of other files and operations too", async () => {
+    const disk = new SimulatedDisk();
+    const log = await openNew(disk, "/a.log", "1");
+    const index = await openNew(disk, "/a.index", "2");
+    const stall = disk.stall({ operation: "read", path: /\.log$/u });
+    let isAnswered = false;
+    const target = new Uint8Array(1);
+    const reading = log.readAt(target, 0).then((count) => {
+      isAnswered = true;
+      return count;
+    });
+    expect(await index.readAt(new Uint8Array(1), 0)).toBe(1);
+    await log.sync();
+    expect([isAnswered, target[0]]).toEqual([false, 0]);
+    stall.release();
+    expect([await reading, decodeUtf8(target)]).toEqual([1, "1"]);
+    expect(await log.readAt(target, 0)).toBe(1);
+  });
+
   test("EIO strikes the addressed file and operation, after `skip` calls, `count` times", async () => {
     const disk = new SimulatedDisk();
     const log = await openNew(disk, "/00.log", "");

@@ -1,12 +1,12 @@
 import { FileError } from "@tidemark/base";
-import type { FileHandle, FileLock, FileSystem, OpenMode } from "@tidemark/base";
+import type { FileHandle, FileLock, FileOperation, FileSystem, OpenMode } from "@tidemark/base";
 import { immediateCompletion } from "./completion.ts";
 import type { Completion } from "./completion.ts";
 import { drawCrashImage, enumerateCrashImages } from "./crash-image.ts";
 import type { EnumerationLimits, LossRule } from "./loss-rule.ts";
 import { DiskCore } from "./disk-core.ts";
 import type { DiskLimits } from "./disk-core.ts";
-import type { DiskFault, InjectedFault } from "./fault.ts";
+import type { DiskFault, InjectedFault, Stall } from "./fault.ts";
 import { SimulatedFileHandle } from "./file-handle.ts";
 import { bootFrom, OperationLog } from "./operation-log.ts";
 import type { CrashPoint } from "./operation-log.ts";
@@ -122,6 +122,11 @@ export class SimulatedDisk implements FileSystem {
 
   inject(fault: DiskFault): InjectedFault {
     return this.core.faults.inject(fault);
+  }
+
+  /** Asynchronous calls to open files that are not answered until it is released: a disk that hangs. */
+  stall(address: { readonly operation: FileOperation; readonly path: RegExp }): Stall {
+    return this.core.faults.stall(address);
   }
 
   open(path: string, mode: OpenMode): Promise<FileHandle> {

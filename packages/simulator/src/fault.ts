@@ -33,6 +33,12 @@ export interface InjectedFault {
   cancel(): void;
 }
 
+/** Calls that the disk does not answer. */
+export interface Stall {
+  /** They go on now, and later ones are answered as ever. Never called: they wait for ever. */
+  release(): void;
+}
+
 class ActiveFault implements InjectedFault {
   readonly fault: DiskFault;
   hits = 0;
@@ -66,11 +72,37 @@ class ActiveFault implements InjectedFault {
 /** The faults of one disk. */
 export class FaultPlan {
   readonly #faults: ActiveFault[] = [];
+  readonly #stalls = new Set<{
+    readonly operation: FileOperation;
+    readonly path: RegExp;
+    readonly ended: Promise<void>;
+  }>();
 
   inject(fault: DiskFault): InjectedFault {
     const active = new ActiveFault(fault);
     this.#faults.push(active);
     return active;
+  }
+
+  stall(address: { readonly operation: FileOperation; readonly path: RegExp }): Stall {
+    let end: () => void = () => undefined;
+    const ended = new Promise<void>((resolve) => {
+      end = resolve;
+    });
+    const stall = { ...address, ended };
+    this.#stalls.add(stall);
+    return {
+      release: () => {
+        this.#stalls.delete(stall);
+        end();
+      },
+    };
+  }
+
+  /** What this call has to wait for, if anything. */
+  stalled(operation: FileOperation, path: string): Promise<void> | undefined {
+    for (const stall of this.#stalls) if (stall.operation === operation && stall.path.test(path)) return stall.ended;
+    return undefined;
   }
 
   /** The first fault that fails this call. Counts the call for every fault before it. */

@@ -88,7 +88,7 @@ export class SimulatedFileHandle implements FileHandle {
   #run<T>(operation: FileOperation, effect: () => T): Promise<T> {
     const wasOpen = this.#isOpen;
     this.#callCount++;
-    return this.#core.completion.run(`disk.${operation}`, () => {
+    const take = (): T => {
       try {
         if (!wasOpen) throw new FileError("EBADF", operation, this.path);
         return effect();
@@ -96,7 +96,11 @@ export class SimulatedFileHandle implements FileHandle {
         this.#callCount--;
         this.#releaseIfIdle();
       }
-    });
+    };
+    const { completion, faults } = this.#core;
+    const stalled = faults.stalled(operation, this.path);
+    if (stalled === undefined) return completion.run(`disk.${operation}`, take);
+    return stalled.then(() => completion.run(`disk.${operation}`, take));
   }
 
   #releaseIfIdle(): void {

@@ -240,8 +240,8 @@ export const MUTANTS: readonly Mutant[] = [
     edits: [
       {
         file: FETCH_SESSION,
-        find: `fetcher, isFirstLook);`,
-        replace: `fetcher, isFirstLook || true);`,
+        find: `{ replicaId, brokerEpoch }, countsProgress);`,
+        replace: `{ replicaId, brokerEpoch }, countsProgress || true);`,
       },
     ],
   },
