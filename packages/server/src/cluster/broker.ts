@@ -107,7 +107,7 @@ export class Broker implements AsyncDisposable {
         // A system that does not tell its boots apart: every unclean stop counts as one of the machine.
         bootId: boot.type === "known" ? boot.bootId : randomUuid(random, "boot-id"),
         topicConfig: () => options.topicConfig,
-        config: { ...DEFAULT_REPLICA_MANAGER_CONFIG, ...options.config },
+        config: managerConfigOf(options),
         ...(options.onTruncated === undefined ? {} : { onTruncated: options.onTruncated }),
         ...(options.onFailed === undefined ? {} : { onFailed: options.onFailed }),
       });
@@ -148,4 +148,17 @@ export class Broker implements AsyncDisposable {
     await this.#environment.close();
     return { isClean };
   }
+}
+
+/** The defaults where nothing is said. Where appends wait for the disk, so do high watermarks: what they pass is on all disks of the ISR. */
+export function managerConfigOf({
+  topicConfig,
+  config = {},
+}: Pick<BrokerOptions, "topicConfig" | "config">): ReplicaManagerConfig {
+  const replica = config.replica ?? DEFAULT_REPLICA_MANAGER_CONFIG.replica;
+  return {
+    ...DEFAULT_REPLICA_MANAGER_CONFIG,
+    ...config,
+    replica: { ...replica, countsFlushedEnds: topicConfig.flush === "always" },
+  };
 }
