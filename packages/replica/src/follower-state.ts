@@ -57,7 +57,7 @@ export type FollowerInput =
   | { readonly type: "requestFailed"; readonly request: FollowerRequest; readonly nowMs: number }
   | { readonly type: "truncated"; readonly log: LogFacts; readonly nowMs: number }
   | { readonly type: "appended"; readonly log: LogFacts; readonly nowMs: number }
-  /** The answer's bytes were refused by the log, which is as it was: corrupt on the way, it may be asked for again. */
+  /** The answer's bytes were refused by the log, which is as it was: corrupt, or no room for them at present. They are asked for again. */
   | { readonly type: "appendRefused"; readonly reason: string; readonly nowMs: number }
   | { readonly type: "flushed"; readonly flushedEndOffset: Offset };
 

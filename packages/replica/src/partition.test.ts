@@ -251,6 +251,67 @@ describe("following", () => {
     });
   });
 
+  test.each(["nothing", "part"] as const)(
+    "a follower without room on its disk (%s of the bytes was written) keeps what it has, and asks again after the back-off",
+    async (written) => {
+      const replica = await leader([1], { leader: 2, leaderEpoch: 3 });
+      const epoch = replica.partition.takeRequest(0);
+      if (epoch === undefined) throw new Error("a follower asks");
+      const ends = { error: "NONE", logStartOffset: 0, logEndOffset: 9, nowMs: 0 } as const;
+      await replica.partition.answered({
+        type: "epochAnswer",
+        request: epoch.request,
+        ...ends,
+        leaderEpoch: 1,
+        endOffset: 9,
+      });
+      const answerFetch = async (nowMs: number): Promise<void> => {
+        const fetch = replica.partition.takeRequest(nowMs);
+        if (fetch === undefined) throw new Error("a follower fetches");
+        expect(fetch.request).toMatchObject({ type: "fetch", fetchOffset: 1 });
+        await replica.partition.answered({
+          type: "fetchAnswer",
+          request: fetch.request,
+          ...ends,
+          highWatermark: 2,
+          divergingEpoch: -1,
+          divergingEndOffset: -1,
+          bytes: stored(["a"], 1, 1),
+        });
+      };
+      replica.environment.files.inject({ operation: "write", path: ".log", code: "ENOSPC", written });
+      await answerFetch(0);
+      expect(replica.log.logEndOffset).toBe(1);
+      expect(replica.partition.highWatermark).toBe(0);
+      expect(replica.failures).toEqual([]);
+      expect(replica.partition.takeRequest(999)).toBeUndefined();
+      await answerFetch(1000);
+      expect(replica.log.logEndOffset).toBe(2);
+      expect(replica.partition.highWatermark).toBe(2);
+    },
+  );
+
+  test("a follower whose disk fails otherwise stops for good", async () => {
+    const replica = await leader([], { leader: 2, leaderEpoch: 3 });
+    const fetch = replica.partition.takeRequest(0);
+    if (fetch === undefined) throw new Error("a follower fetches");
+    replica.environment.files.inject({ operation: "write", path: ".log", code: "EIO" });
+    await replica.partition.answered({
+      type: "fetchAnswer",
+      request: fetch.request,
+      error: "NONE",
+      highWatermark: 1,
+      logStartOffset: 0,
+      logEndOffset: 1,
+      divergingEpoch: -1,
+      divergingEndOffset: -1,
+      bytes: stored(["a"], 0, 1),
+      nowMs: 0,
+    });
+    expect(replica.partition.role).toBe("failed");
+    expect(replica.failures).toHaveLength(1);
+  });
+
   test("LG-22 of an answer only what the own leader epoch vouches for is appended", async () => {
     const replica = await leader([1], { leader: 2, leaderEpoch: 3 });
     const epoch = replica.partition.takeRequest(0);

@@ -414,7 +414,8 @@ export class Partition {
     try {
       await this.log.appendAsFollower(bytes, { leaderEpoch: toLeaderEpoch(role.state.leaderEpoch) });
     } catch (error) {
-      if (!(error instanceof LogError) || error.code === "KAFKA_STORAGE_ERROR") throw error;
+      // A full disk passes, and has left nothing of the batches behind.
+      if (!(error instanceof LogError) || (error.code === "KAFKA_STORAGE_ERROR" && !error.retriable)) throw error;
       if (this.#role !== role) return;
       await this.#follow(role, { type: "appendRefused", reason: error.code, nowMs: this.#nowMs });
       return;
