@@ -312,7 +312,7 @@ export class Scene {
     // Without followers no more is written.
     if (fault.hits === 0) this.release();
     await this.cluster.until("a sync has failed", () => fault.hits > 0);
-    await this.wait(0, 200);
+    await this.wait(0, 1500);
   }
 
   restartLater(brokerId: number, withinMs: number): void {

@@ -361,6 +361,53 @@ describe("a replica that lost its tail is found out (D15)", () => {
   });
 });
 
+describe("a disk fails", () => {
+  const failSync = (cluster: Cluster, brokerId: number): void => {
+    const { files } = cluster.node(brokerId).environment;
+    files.inject({ operation: "sync", path: /\.log$/u, code: "EIO", pages: "old" });
+  };
+
+  test("under a leader: another leads at once, though its process goes on; started again it is in sync again", async () => {
+    await history({ sessionTimeoutMs: 60_000, manager: { flushIntervalMs: 1000 } }, async (cluster) => {
+      await acknowledged(cluster, 1, "a");
+      await cluster.converged();
+      await acknowledged(cluster, 1, "b");
+      failSync(cluster, 1);
+      await cluster.until("another leads", () => cluster.leader() === 2, 3000);
+      await acknowledged(cluster, 2, "c");
+      // At the end of the log of its leader, where it needs no disk, it would be taken for in sync.
+      await cluster.wait(20_000);
+      expect(cluster.decided).toMatchObject({ leader: 2, isr: [2, 3] });
+      await cluster.kill(1);
+      await cluster.start(1);
+      await cluster.converged();
+      await expectLogs(cluster, ["a", "b", "c"]);
+    });
+  });
+
+  test("under the last in-sync replica, and its process is started again: it is not trusted with what others may have whole", async () => {
+    const cluster = new Cluster({ seed: 7, manager: { flushIntervalMs: 1000 } });
+    await cluster.run(async () => {
+      await cluster.startAll();
+      await acknowledged(cluster, 1, "a", "b");
+      failSync(cluster, 1);
+      await cluster.kill(3);
+      await cluster.kill(2);
+      expect(cluster.decided).toMatchObject({ leader: 1, isr: [1] });
+      await cluster.until("nobody is trusted", () => cluster.decided?.isr.length === 0, 3000);
+      await cluster.kill(1);
+      await cluster.start(1);
+      await cluster.wait(5000);
+      expect([cluster.decided?.leader, await cluster.records(1)]).toEqual([-1, []]);
+      for (const brokerId of [2, 3]) await cluster.start(brokerId);
+      await cluster.until("2 is registered", () => (cluster.node(2).manager?.brokerEpoch ?? -1) > 0);
+      await cluster.controller?.electUncleanly(NAME, 2);
+      await cluster.converged();
+      await expectLogs(cluster, ["a", "b"]);
+    });
+  });
+});
+
 describe("the controller stands still", () => {
   test("for several sessions: records are committed meanwhile, and when it wakes nobody is fenced and nobody elected", async () => {
     await history({ sessionTimeoutMs: 3000 }, async (cluster) => {

@@ -1,7 +1,7 @@
 import { toLeaderEpoch } from "@tidemark/base";
 import { LogManager } from "@tidemark/log";
 import { SimulatedEnvironment } from "@tidemark/simulator";
-import { PeerError } from "@tidemark/wire";
+import { encodeBatch, PeerError } from "@tidemark/wire";
 import type {
   ClusterStateRequest,
   FetchRequest,
@@ -199,6 +199,40 @@ test("a paused broker owes nobody a question once those that were out are over, 
     manager.resumeFetching();
     await world.wait(300);
     expect(world.fetches().length).toBeGreaterThan(before);
+    await manager.close();
+  });
+});
+
+test("a failed disk: the broker is registered at once as one of another boot, with no clean stop, and follows nobody any more", async () => {
+  const world = new World();
+  world.areFetchesLost = true;
+  world.registrations = 2;
+  world.news.push(() => ({ number: 2, partitions: [stateOf("quick", 1, { leader: 2 }), stateOf("led", 2)] }));
+  await world.environment.kernel.run(async () => {
+    const manager = await world.start();
+    await world.wait(300);
+    expect(world.fetches().length).toBeGreaterThan(0);
+    const record = encodeBatch([{ key: null, value: null, timestamp: 1 }], {});
+    await manager.handle({
+      kind: "produce",
+      acks: 1,
+      timeoutMs: 100,
+      partitions: [{ topic: "led", partition: 0, batch: record }],
+    });
+    world.environment.files.inject({ operation: "sync", path: /\.log$/u, code: "EIO" });
+    // What it hears of later is not followed either.
+    const led = stateOf("led", 3, { leader: 3, isr: [3], leaderEpoch: 1, partitionEpoch: 1 });
+    world.news.push(() => ({ number: 3, partitions: [led] }));
+    await manager.partition({ topic: "led", partition: 0 })?.log.flushInBackground();
+    const before = world.fetches().length;
+    await world.wait(5000);
+    expect(world.fetches().length).toBe(before);
+    const registrations = world.asked.flatMap(({ request }) => (request.kind === "register" ? [request] : []));
+    expect(registrations).toMatchObject([
+      { incarnationId: "start", bootId: "boot" },
+      { incarnationId: "start failed", bootId: "start failed", cleanShutdownBrokerEpoch: -1 },
+    ]);
+    expect([manager.brokerEpoch, manager.partition(led)?.leaderEpoch]).toEqual([12, 1]);
     await manager.close();
   });
 });

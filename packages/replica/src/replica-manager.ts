@@ -97,7 +97,10 @@ export class ReplicaManager {
   #isPaused = false;
   readonly #timers = new Set<Timer>();
   #following: Promise<void> = Promise.resolve();
-  readonly #closing = new WakeSignal();
+  /** The disk has failed: this process appends nothing any more, and what it wrote before may be gone when it is read again. */
+  #hasStorageFailed = false;
+  /** What waits for the controller is to look again at what it waits for. */
+  readonly #interrupted = new WakeSignal();
 
   private constructor(options: ReplicaManagerOptions) {
     this.#options = options;
@@ -107,6 +110,7 @@ export class ReplicaManager {
   static start(options: ReplicaManagerOptions): ReplicaManager {
     const manager = new ReplicaManager(options);
     manager.#following = manager.#followController();
+    options.logs.directory.onOffline(() => manager.#storageFailed());
     manager.#every(options.config.highWatermarkCheckpointMs, () => manager.#checkpointHighWatermarks(false));
     manager.#every(options.config.replica.replicaLagTimeMaxMs / 2, async () => {
       for (const partition of manager.#partitions.values()) partition.tick();
@@ -188,7 +192,7 @@ export class ReplicaManager {
     this.#isClosed = true;
     for (const timer of this.#timers) timer.cancel();
     for (const fetcher of this.#fetchers.values()) fetcher.close();
-    this.#closing.wake();
+    this.#interrupted.wake();
     await this.#following;
     for (const partition of this.#partitions.values()) await partition.close();
     await this.#checkpointHighWatermarks(true).catch(() => undefined);
@@ -237,22 +241,40 @@ export class ReplicaManager {
   }
 
   async #register(): Promise<void> {
-    const { brokerId, incarnationId, bootId, host, port, logs, controller, transport, config } = this.#options;
-    const cleanShutdownBrokerEpoch = logs.report.cleanShutdownBrokerEpoch;
-    const request = {
-      kind: "register",
-      brokerId,
-      incarnationId,
-      bootId,
-      cleanShutdownBrokerEpoch,
-      host,
-      port,
-    } as const;
+    const { brokerId, host, port, controller, transport, config } = this.#options;
+    const identity = this.#identity;
+    const request = { kind: "register", brokerId, ...identity, host, port } as const;
     const answer = transport.request(controller, request, { timeoutMs: config.requestTimeoutMs });
-    const response = await this.#unlessClosing(answer);
-    if (response?.error !== "NONE" || this.#isClosed) return;
+    const response = await this.#unlessInterrupted(answer);
+    if (response?.error !== "NONE" || this.#isClosed || identity.bootId !== this.#identity.bootId) return;
     this.#brokerEpoch = response.brokerEpoch;
     this.#isRegistered = true;
+  }
+
+  /**
+   * A failed disk is to the controller what a lost machine is: under the name of another boot this broker leaves all ISRs, as the last
+   * member too, and leads nothing. So does its next process, whose boot is again another than the one that is registered.
+   */
+  get #identity(): { incarnationId: string; bootId: string; cleanShutdownBrokerEpoch: number } {
+    const { incarnationId, bootId, logs } = this.#options;
+    if (this.#hasStorageFailed)
+      return {
+        incarnationId: `${incarnationId} failed`,
+        bootId: `${incarnationId} failed`,
+        cleanShutdownBrokerEpoch: -1,
+      };
+    return { incarnationId, bootId, cleanShutdownBrokerEpoch: logs.report.cleanShutdownBrokerEpoch };
+  }
+
+  /**
+   * It follows nobody any more either: at the end of a log that cannot be written it would be taken for in sync. Later followerships do
+   * not begin, since the log refuses them.
+   */
+  #storageFailed(): void {
+    this.#hasStorageFailed = true;
+    this.#isRegistered = false;
+    for (const fetcher of this.#fetchers.values()) fetcher.close();
+    this.#interrupted.wake();
   }
 
   async #takeClusterState(): Promise<void> {
@@ -266,7 +288,7 @@ export class ReplicaManager {
       maxWaitMs,
     } as const;
     const answer = transport.request(controller, request, { timeoutMs: maxWaitMs + config.requestTimeoutMs });
-    const response = await this.#unlessClosing(answer);
+    const response = await this.#unlessInterrupted(answer);
     if (response === undefined || this.#isClosed) return;
     if (response.error === "STALE_BROKER_EPOCH") {
       this.#isRegistered = false;
@@ -437,7 +459,7 @@ export class ReplicaManager {
   async #pause(): Promise<void> {
     const { clock, config } = this.#options;
     let timer: Timer | undefined;
-    await this.#unlessClosing(
+    await this.#unlessInterrupted(
       new Promise<void>((resolve) => {
         timer = clock.setTimer(config.retryBackoffMs, resolve);
       }),
@@ -445,13 +467,13 @@ export class ReplicaManager {
     timer?.cancel();
   }
 
-  /** The outcome, or `undefined` as soon as this manager closes; what comes later is dropped. */
-  async #unlessClosing<Result>(outcome: Promise<Result>): Promise<Result | undefined> {
-    const closing = this.#closing.wait();
+  /** The outcome, or `undefined` as soon as this manager closes, or its disk fails; what comes later is dropped. */
+  async #unlessInterrupted<Result>(outcome: Promise<Result>): Promise<Result | undefined> {
+    const interruption = this.#interrupted.wait();
     try {
-      return await Promise.race([outcome, closing.promise.then(() => undefined)]);
+      return await Promise.race([outcome, interruption.promise.then(() => undefined)]);
     } finally {
-      closing.cancel();
+      interruption.cancel();
       outcome.catch(() => undefined);
     }
   }
