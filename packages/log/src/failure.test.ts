@@ -3,7 +3,7 @@ import { SimulatedDisk, SimulatedEnvironment } from "@tidemark/simulator";
 import { describe, expect, test } from "vitest";
 import { UNFLUSHED_BYTES_MAX } from "./config.ts";
 import { LogError } from "./error.ts";
-import { batchesIn, batchOf, LogFixture, recordsOf, storedBatch } from "./log.fixture.ts";
+import { batchesIn, batchOf, concat, LogFixture, recordsOf, storedBatch } from "./log.fixture.ts";
 
 async function failureOf(promise: Promise<unknown>): Promise<string> {
   try {
@@ -80,6 +80,36 @@ describe("a full disk", () => {
     await log.append(batchOf(["a"]), { origin: "local" });
     expect(batchesIn(await fixture.readFile(FIRST_LOG))[0]?.partitionLeaderEpoch).toBe(1);
   });
+
+  test.each([
+    ["for batches of two new epochs", ".log"],
+    ["for the entry of the second one", "leader-epoch-checkpoint.tmp"],
+  ])(
+    "no room on a follower %s: log and epochs are as before, and the same batches are taken later",
+    async (_what, path) => {
+      const fixture = new LogFixture();
+      const log = await fixture.open({ epoch: "none" });
+      await log.appendAsFollower(storedBatch(["a"], 0, 1));
+      const next = concat(storedBatch(["b"], 1, 1), storedBatch(["c"], 2, 2), storedBatch(["d"], 3, 4));
+      const skip = path === ".log" ? 0 : 1;
+      fixture.disk.inject({ operation: "write", path, code: "ENOSPC", written: "part", skip });
+      expect(await failureOf(log.appendAsFollower(next))).toBe("ENOSPC");
+      expect(log.logEndOffset).toBe(1);
+      expect(log.epochEntries).toEqual([{ epoch: 1, startOffset: 0 }]);
+      // An answer that ends sooner has nothing of the later epochs.
+      await log.appendAsFollower(storedBatch(["b"], 1, 1));
+      await log.appendAsFollower(concat(storedBatch(["c"], 2, 2), storedBatch(["d"], 3, 4)));
+      expect(await recordsOf(log)).toEqual(["0:a", "1:b", "2:c", "3:d"]);
+      const entries = [
+        { epoch: 1, startOffset: 0 },
+        { epoch: 2, startOffset: 2 },
+        { epoch: 4, startOffset: 3 },
+      ];
+      expect(log.epochEntries).toEqual(entries);
+      fixture.kill();
+      expect((await fixture.open({ epoch: "none" })).epochEntries).toEqual(entries);
+    },
+  );
 
   test("in always mode what was refused does not come back after a power cut", async () => {
     const fixture = new LogFixture();

@@ -441,12 +441,18 @@ export class PartitionLog {
     const limits = { pendingBytes: 0, segmentBytesMax: this.config.segmentBytes };
     if (this.#local.active.mustRollBefore(batches.sizeBytes, batches.lastOffset, limits))
       await this.#local.roll(batches.firstBaseOffset);
-    // An epoch's entry is on the disk before any of its batches is.
-    for (const { partitionLeaderEpoch, baseOffset } of batches.headers) {
-      if (partitionLeaderEpoch === this.#epochs.latest?.epoch) continue;
-      await this.#epochs.assign(partitionLeaderEpoch as LeaderEpoch, toOffset(baseOffset));
+    try {
+      // An epoch's entry is on the disk before any of its batches is.
+      for (const { partitionLeaderEpoch, baseOffset } of batches.headers) {
+        if (partitionLeaderEpoch === this.#epochs.latest?.epoch) continue;
+        await this.#epochs.assign(partitionLeaderEpoch as LeaderEpoch, toOffset(baseOffset));
+      }
+      await this.#local.write(bytes.subarray(0, batches.sizeBytes));
+    } catch (error) {
+      // An epoch without its batches would refuse those of the epochs before it when they come again.
+      this.#epochs.truncateFromEnd(this.logEndOffset);
+      throw error;
     }
-    await this.#local.write(bytes.subarray(0, batches.sizeBytes));
     for (const header of batches.headers) this.#producers.remember(header, header.baseOffset);
     this.#local.noteBatches(
       batches.headers.map(({ lastOffset, sizeInBytes }) => ({ lastOffset: toOffset(lastOffset), sizeInBytes })),
