@@ -19,7 +19,7 @@ import { ProcessClock, WatchedKernel } from "./process.ts";
 const TOPIC = "orders";
 export const NAME = { topic: TOPIC, partition: 0 };
 export const CONTROLLER_ID = 100;
-const CLIENT_ID = 0;
+export const CLIENT_ID = 0;
 const DISK_LATENCY = { minUs: 10, maxUs: 500 };
 /** Of the disk operations of each node. */
 const SEED_STRIDE = 101;
@@ -33,6 +33,26 @@ export interface ClusterOptions {
   readonly replicaLagTimeMaxMs?: number;
   readonly sessionTimeoutMs?: number;
 }
+
+/** What is done to a cluster from outside, for whoever tells its history. */
+export type Notice =
+  /** Words of a person about what comes. */
+  | { readonly type: "told"; readonly text: string }
+  | { readonly type: "kill" | "shutDown" | "pause" | "resume" | "start"; readonly brokerId: number }
+  | { readonly type: "powerCut"; readonly brokerId: number; readonly loss: Loss }
+  | { readonly type: "killController" | "startController" }
+  /** A producer asks, and is answered. */
+  | { readonly type: "produce"; readonly brokerId: number; readonly values: readonly string[]; readonly acks: number }
+  | {
+      readonly type: "produced";
+      readonly brokerId: number;
+      readonly values: readonly string[];
+      readonly acks: number;
+      readonly error: string;
+      readonly baseOffset: number;
+    }
+  /** The history is over; what comes only stops the processes. */
+  | { readonly type: "stop" };
 
 /** `all`: everything that was not synced is lost. */
 export type Loss = LossRule | "all";
@@ -76,6 +96,8 @@ export class Cluster {
   readonly truncations: (TruncationReport & { brokerId: number })[] = [];
   readonly failures: { brokerId: number; reason: string }[] = [];
   readonly options: ClusterOptions;
+  /** Called for each notice, before it is carried out. */
+  onNotice: ((notice: Notice) => void) | undefined;
   controller: AppointedController | undefined;
   #controllerClock: ProcessClock | undefined;
   #controllerPeer: SimulatedPeer | undefined;
@@ -120,6 +142,7 @@ export class Cluster {
   // ---- the controller ------------------------------------------------------------------------------------------------
 
   async startController(): Promise<void> {
+    this.onNotice?.({ type: "startController" });
     const { files, clock: inner } = this.#controllerEnvironment;
     const clock = new ProcessClock(inner);
     this.#controllerClock = clock;
@@ -138,6 +161,7 @@ export class Cluster {
   }
 
   killController(): void {
+    this.onNotice?.({ type: "killController" });
     this.#controllerClock?.die();
     this.#controllerClock = undefined;
     this.#controllerPeer?.crashProcess();
@@ -169,6 +193,7 @@ export class Cluster {
   async start(brokerId: number): Promise<void> {
     const node = this.node(brokerId);
     if (node.isRunning) return;
+    this.onNotice?.({ type: "start", brokerId });
     node.incarnation += 1;
     const { environment } = node;
     const clock = new ProcessClock(environment.clock);
@@ -223,6 +248,7 @@ export class Cluster {
   /** The process dies: its page cache survives. The controller hears of it at once, unless it is not told. */
   async kill(brokerId: number, options: { isTold?: boolean } = {}): Promise<void> {
     const node = this.node(brokerId);
+    if (node.isRunning) this.onNotice?.({ type: "kill", brokerId });
     node.peer?.crashProcess();
     this.#drop(node);
     node.environment = node.environment.crashProcess();
@@ -232,6 +258,7 @@ export class Cluster {
   /** The machine dies: what was not synced is lost by the rule. */
   async powerCut(brokerId: number, loss: Loss, options: { isTold?: boolean } = {}): Promise<void> {
     const node = this.node(brokerId);
+    this.onNotice?.({ type: "powerCut", brokerId, loss });
     node.peer?.crashMachine();
     this.#drop(node);
     node.bootId += 1;
@@ -243,6 +270,7 @@ export class Cluster {
   async shutDown(brokerId: number): Promise<void> {
     const node = this.node(brokerId);
     const { manager, logs, clock } = node;
+    this.onNotice?.({ type: "shutDown", brokerId });
     await manager?.close();
     await logs?.close({
       brokerEpoch: manager?.brokerEpoch ?? -1,
@@ -254,17 +282,20 @@ export class Cluster {
 
   /** SIGSTOP: its timers wait, and so do messages from and to it. */
   pause(brokerId: number): void {
+    this.onNotice?.({ type: "pause", brokerId });
     this.node(brokerId).clock?.pause();
     this.#clog(brokerId);
   }
 
   /** SIGCONT. */
   resume(brokerId: number): void {
+    if (this.node(brokerId).clock?.isPaused === true) this.onNotice?.({ type: "resume", brokerId });
     this.#unclog(brokerId);
     this.node(brokerId).clock?.resume();
   }
 
   async stop(): Promise<void> {
+    this.onNotice?.({ type: "stop" });
     for (const node of this.nodes.values()) {
       await node.manager?.close();
       await node.logs?.close();
@@ -273,6 +304,11 @@ export class Cluster {
     }
     await this.controller?.close();
     this.#controllerClock?.die();
+  }
+
+  /** Says what a history is about here, to whoever records it. */
+  tell(text: string): void {
+    this.onNotice?.({ type: "told", text });
   }
 
   // ---- looking and asking --------------------------------------------------------------------------------------------
@@ -310,7 +346,10 @@ export class Cluster {
     options: { acks?: -1 | 0 | 1; timeoutMs?: number; producer?: { id: number; sequence: number } } = {},
   ): Promise<Omit<ProducePartitionResponse, "topic" | "partition">> {
     const { acks = -1, timeoutMs = 5000, producer } = options;
-    return this.send(brokerId, textBatch(values, producer), { acks, timeoutMs });
+    this.onNotice?.({ type: "produce", brokerId, values, acks });
+    const answer = await this.send(brokerId, textBatch(values, producer), { acks, timeoutMs });
+    this.onNotice?.({ ...answer, type: "produced", brokerId, values, acks });
+    return answer;
   }
 
   /** Sends a batch as it is. @throws PeerError when no answer came */

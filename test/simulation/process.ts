@@ -49,6 +49,10 @@ export class ProcessClock implements Clock {
     this.#inner = inner;
   }
 
+  get isPaused(): boolean {
+    return this.#state === "paused";
+  }
+
   wallMs(): number {
     return this.#inner.wallMs();
   }

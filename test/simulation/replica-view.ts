@@ -81,7 +81,7 @@ export class ReplicaView extends BatchList {
 }
 
 /** What the running machine reads at the path. */
-function liveContent(environment: SimulatedEnvironment, path: string): Uint8Array {
+export function liveContent(environment: SimulatedEnvironment, path: string): Uint8Array {
   const { live } = environment.files.core.log;
   return contentIn(live, path);
 }

@@ -34,9 +34,17 @@ const CONVERGENCE_MS = 120_000;
 /** What befalls single messages. */
 const MESSAGE_FAULTS: ReadonlySet<string> = new Set(["dropped", "overflowed", "replayed", "corrupted"]);
 
-/** Runs the history of a seed. Never rejects. */
-export async function simulate(seed: number, plan: Plan = planOf(seed)): Promise<SeedReport> {
+/**
+ * Runs the history of a seed. Never rejects.
+ * @param watch is called before the first event, for whoever wants to look on
+ */
+export async function simulate(
+  seed: number,
+  plan: Plan = planOf(seed),
+  watch?: (cluster: Cluster, checker: Checker) => void,
+): Promise<SeedReport> {
   const run = new Run(plan);
+  watch?.(run.cluster, run.checker);
   let failure: string | undefined;
   try {
     await run.cluster.run(() => run.body());
@@ -153,6 +161,7 @@ class Run {
         return this.#later(fault.durationMs, () => cluster.resume(brokerId));
       case "holdBack": {
         const { manager } = node;
+        cluster.tell(`Broker ${brokerId} is held back: it fetches nothing for a while.`);
         manager?.pauseFetching();
         return this.#later(fault.durationMs, () => manager?.resumeFetching());
       }
@@ -195,6 +204,7 @@ class Run {
   #strand(brokerId: number, fault: Fault & { type: "strand" }): void {
     const followers = [...this.cluster.nodes.values()].filter((node) => node.brokerId !== brokerId);
     const managers = followers.flatMap(({ manager }) => manager ?? []);
+    this.cluster.tell(`Nobody fetches from broker ${brokerId}: what it takes now only it has.`);
     for (const manager of managers) manager.pauseFetching();
     this.#later(fault.heldMs, () => {
       this.#strike({ ...fault, ...fault.fate, target: brokerId });

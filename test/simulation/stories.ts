@@ -10,6 +10,9 @@ export interface Outcome {
   readonly truncations: readonly string[];
 }
 
+/** Called before the first event, for whoever wants to look on. */
+type Watch = (cluster: Cluster) => void;
+
 /** Stories that a test runs twice, with the engine as it is and with a bug in it. */
 export const STORIES = { lossAfterTwoFailovers, divergenceAfterPowerLoss, fastFailover } as const;
 
@@ -22,31 +25,46 @@ export const STORIES = { lossAfterTwoFailovers, divergenceAfterPowerLoss, fastFa
  * Source: KIP-101 (https://cwiki.apache.org/confluence/display/KAFKA/KIP-101), scenario 1, with a leader change in place of a restart:
  * here a restart alone takes a replica out of the ISR.
  */
-async function lossAfterTwoFailovers(): Promise<Outcome> {
+async function lossAfterTwoFailovers(watch?: Watch): Promise<Outcome> {
   const cluster = new Cluster({ seed: 101, minInsyncReplicas: 2 });
+  watch?.(cluster);
   return cluster.run(async () => {
     await cluster.startAll();
     const acknowledged: string[] = [];
+    cluster.tell("Broker 1 leads. A producer writes m0, and all three replicas get it.");
     await produce(cluster, 1, "m0", acknowledged);
     await cluster.converged();
+    cluster.tell("The producer writes m1 and waits until all in-sync replicas have it.");
     await produce(cluster, 1, "m1", acknowledged);
     expectState(cluster, 1, { end: 2, highWatermark: 2 });
     expectState(cluster, 2, { end: 2, highWatermark: 1 });
     expectState(cluster, 3, { end: 2, highWatermark: 1 });
+    cluster.tell(
+      "m1 is acknowledged: all three replicas have it. Brokers 2 and 3 do not know yet that it is committed: their HW says 1, for the news comes with their next fetch.",
+    );
 
     cluster.node(3).manager?.pauseFetching();
+    cluster.tell(
+      "The leader dies before it can tell them. (Broker 3 is slow here: it will fetch nothing for a while.)",
+    );
     await cluster.kill(1);
     await cluster.leads(2);
     await cluster.until("3 follows 2", () => cluster.node(3).partition?.followerState?.leaderId === 2);
+    cluster.tell("Broker 3 follows the new leader, 2, but has fetched nothing from it when that one dies too.");
     await cluster.kill(2);
     await cluster.leads(3);
+    cluster.tell(
+      "Broker 3 is the last in-sync replica, and leads with the log that it has. Brokers 1 and 2 come back.",
+    );
 
     cluster.node(3).manager?.resumeFetching();
     await cluster.start(1);
     await cluster.start(2);
     await cluster.until("the ISR is whole", () => cluster.decided?.isr.length === 3);
+    cluster.tell("The producer writes m2.");
     await produce(cluster, 3, "m2", acknowledged);
     await cluster.converged();
+    cluster.tell("The replicas agree again. Is m1, which the producer was told is safe, still there?");
     return outcomeOf(cluster, acknowledged);
   });
 }
@@ -58,25 +76,33 @@ async function lossAfterTwoFailovers(): Promise<Outcome> {
  * one that lost the record leads, which here somebody has to order: the controller has found it out. It takes another record at the
  * same offset. The first returns, with a high watermark that says that there is nothing to cut.
  */
-async function divergenceAfterPowerLoss(): Promise<Outcome> {
+async function divergenceAfterPowerLoss(watch?: Watch): Promise<Outcome> {
   const cluster = new Cluster({
     seed: 102,
     brokers: 2,
     minInsyncReplicas: 1,
     manager: { highWatermarkCheckpointMs: 100, flushIntervalMs: undefined },
   });
+  watch?.(cluster);
   return cluster.run(async () => {
     await cluster.startAll();
     const acknowledged: string[] = [];
+    cluster.tell(
+      "Broker 1 leads. A producer writes m0; broker 2 copies it, and restarts once, so that m0 is on its disk.",
+    );
     await produce(cluster, 1, "m0", acknowledged);
     await cluster.converged();
     await cluster.shutDown(2); // Which syncs m0.
     await cluster.start(2);
     await cluster.converged();
+    cluster.tell(
+      "The producer writes m1. Both replicas have it and know that it is committed; broker 2 only in memory.",
+    );
     await produce(cluster, 1, "m1", acknowledged);
     await cluster.converged();
     await cluster.wait(1000); // The high watermarks are checkpointed.
 
+    cluster.tell("Broker 2's machine loses power, and m1 with it. Broker 1 dies as well.");
     await cluster.powerCut(2, "all");
     await cluster.kill(1);
     await cluster.start(2);
@@ -84,12 +110,18 @@ async function divergenceAfterPowerLoss(): Promise<Outcome> {
     expectState(cluster, 2, { end: 1 });
     await cluster.wait(1000);
     if (cluster.decided?.leader !== -1) throw new Error("a replica that lost its tail was elected");
+    cluster.tell(
+      "Broker 2 comes back without m1. The controller has found that out and elects nobody; an operator who cannot wait for broker 1 orders that 2 leads, and gives m1 up with that.",
+    );
     await cluster.controller?.electUncleanly(NAME, 2);
     await cluster.leads(2);
+    cluster.tell("The producer writes mY to broker 2: another record at the offset where m1 was.");
     await produce(cluster, 2, "mY", []);
 
+    cluster.tell("Broker 1 returns with m1 at offset 1, where its leader has mY. Will it notice?");
     await cluster.start(1);
     await cluster.converged();
+    cluster.tell("Both replicas say that everything up to offset 1 is committed. Do their logs agree?");
     return outcomeOf(cluster, acknowledged);
   });
 }

@@ -121,6 +121,11 @@ export class SimulatedMessageNetwork {
     this.#cuts.add(cutName(from, to, kind));
   }
 
+  /** Cuts in force, as `FROM>TO` or `FROM>TO/KIND`. */
+  get cuts(): ReadonlySet<string> {
+    return this.#cuts;
+  }
+
   /** Cuts both ways. */
   partition(first: number, second: number): void {
     this.cut(first, second);
