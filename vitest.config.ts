@@ -41,11 +41,12 @@ function isNamed(name: string): boolean {
   );
 }
 
-// These need more than Node: Java and Maven, or several Node versions. They are here only when somebody asks for them,
+// These need more than Node: Java and Maven, several Node versions, or a browser. They are here only when somebody asks for them,
 // so that `npm test` runs all the rest and `npm test -- --project unit` a part of it.
 const apart = [
   project("interop", ["test/interop/**/*.test.ts"], 600_000, BUILT),
   project("package", ["test/package/**/*.test.ts"], 600_000),
+  project("browser", ["test/browser/**/*.test.ts"], 120_000),
 ].filter(({ test }) => isNamed(test.name));
 
 export default defineConfig({
