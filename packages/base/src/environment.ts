@@ -191,7 +191,10 @@ export interface NetworkListener {
 }
 
 export interface StreamHandlers {
-  /** Bytes in the order in which they were written, cut anywhere, at least one. Their memory is the receiver's to keep. */
+  /**
+   * Bytes in the order in which they were written, cut anywhere, at least one. Their memory is lent until the call returns: the next bytes
+   * come into it.
+   */
   onData(chunk: Uint8Array): void;
   /**
    * The stream is over, both ways. Called once, after the last `onData`, and not after the stream's own `destroy`.
@@ -210,13 +213,14 @@ export interface ByteStream {
   /** Sets the handlers, once; nothing is delivered before. */
   start(handlers: StreamHandlers): void;
   /**
-   * Sends the parts in order, behind those of earlier calls. Their memory is handed over: it is not changed afterwards.
+   * Sends the parts in order, behind those of earlier calls. Their memory is handed over: it is not changed until `whenSent` is called.
    *
    * Resolves when there is room for more, which says nothing of their arrival. A writer that waits for it holds little memory when the reader
    * is slow; one that does not wait queues without a bound.
+   * @param whenSent called at most once, when nobody looks at the parts any more: they are sent, or never will be
    * @throws NetworkError ECONNRESET when the stream is over, CLOSED after `destroy`; then some of the parts may have arrived
    */
-  write(parts: readonly Uint8Array[]): Promise<void>;
+  write(parts: readonly Uint8Array[], whenSent?: () => void): Promise<void>;
   /** No `onData` and no `onEnd` until `resume`; the other end's writes run out of room. Idempotent. */
   pause(): void;
   /** Idempotent. */

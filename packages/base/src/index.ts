@@ -1,3 +1,4 @@
+export { BufferPool, POOL_BYTES_MAX } from "./buffer-pool.ts";
 export type {
   ByteStream,
   Clock,

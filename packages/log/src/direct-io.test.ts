@@ -1,11 +1,11 @@
 import type { FileHandle } from "@tidemark/base";
 import { SimulatedEnvironment } from "@tidemark/simulator";
 import { expect, test } from "vitest";
-import { DIRECT_BYTES_MAX, DirectIo, goesDirect, nextPoolUntilMs, POOL_HOLD_MS, SLOW_CALL_MS } from "./direct-io.ts";
+import { DirectIo, goesDirect, nextPoolUntilMs, POOL_HOLD_MS, SLOW_CALL_MS } from "./direct-io.ts";
 
 test("small calls go directly, large ones and those of a file that was slow do not", () => {
-  expect([goesDirect(DIRECT_BYTES_MAX, 0, 0), goesDirect(DIRECT_BYTES_MAX + 1, 0, 0)]).toEqual([true, false]);
-  expect([goesDirect(1, 100, 99), goesDirect(1, 100, 100)]).toEqual([false, true]);
+  expect([goesDirect(100, 100, 0, 0), goesDirect(101, 100, 0, 0)]).toEqual([true, false]);
+  expect([goesDirect(1, 1, 100, 99), goesDirect(1, 1, 100, 100)]).toEqual([false, true]);
 });
 
 test("a call over the limit sends the file to the pool for a second, one at the limit does not", () => {

@@ -1,5 +1,5 @@
 import { toOffset } from "@tidemark/base";
-import type { Offset } from "@tidemark/base";
+import type { BufferPool, Offset } from "@tidemark/base";
 import { readBatchHeader, RECORD_BATCH_OVERHEAD } from "@tidemark/wire";
 import { LogError } from "./error.ts";
 import type { DamagedRange } from "./recovery-report.ts";
@@ -14,10 +14,12 @@ export interface ReadOptions {
   readonly limitOffset?: Offset;
   /** Makes the slice hold the first batch whole, however large. Default true. */
   readonly minOneBatch?: boolean;
+  /** Where the memory of the slice comes from; the caller may give it back. Default: fresh memory. */
+  readonly pool?: BufferPool;
 }
 
 export interface ReadResult {
-  /** Fresh memory: it aliases nothing. Empty when there is nothing to read yet. */
+  /** Nobody else's memory: it aliases nothing. Empty when there is nothing to read yet. */
   readonly bytes: Uint8Array;
   /** Base offset of the first batch; `fromOffset` when there is none. */
   readonly startOffset: Offset;
@@ -105,8 +107,9 @@ async function readSlice(
     minOneBatch ? Math.max(options.maxBytes, RECORD_BATCH_OVERHEAD) : options.maxBytes,
   );
   if (wantedBytes <= 0) return { bytes: new Uint8Array(0), startOffset: options.fromOffset };
+  const take = (count: number): Uint8Array => options.pool?.take(count) ?? new Uint8Array(count);
   return segment.use(async (file) => {
-    const bytes = new Uint8Array(wantedBytes);
+    const bytes = take(wantedBytes);
     await fill(bytes, 0);
     const first = readBatchHeader(bytes, 0);
     const startOffset = first.type === "batch" ? toOffset(first.header.baseOffset) : options.fromOffset;
@@ -114,14 +117,15 @@ async function readSlice(
     const sizeBytes = Math.min(availableBytes, Math.max(options.maxBytes, first.header.sizeInBytes));
     if (sizeBytes === bytes.length) return { bytes, startOffset };
     if (sizeBytes < bytes.length) return { bytes: bytes.subarray(0, sizeBytes), startOffset };
-    const whole = new Uint8Array(sizeBytes);
+    const whole = take(sizeBytes);
     whole.set(bytes);
-    await fill(whole, bytes.length);
+    options.pool?.giveBack(bytes);
+    await fill(whole, wantedBytes);
     return { bytes: whole, startOffset };
 
     async function fill(target: Uint8Array, filledBytes: number): Promise<void> {
       const rest = target.subarray(filledBytes);
-      const count = await segment.io.read(file, rest, fromBytes + filledBytes);
+      const count = await segment.read(file, rest, fromBytes + filledBytes);
       // Short data must never look like the end of the log.
       if (count < rest.length)
         throw new LogError({ code: "KAFKA_STORAGE_ERROR", failure: "IO_ERROR", path: segment.path, operation: "read" });

@@ -18,6 +18,8 @@ export interface WalkOptions {
   /** The batches of `[fromBytes, toBytes)`; `fromBytes` must be the begin of one. */
   readonly fromBytes: number;
   readonly toBytes: number;
+  /** Read at a time. Default 128 KiB. */
+  readonly chunkBytes?: number;
   /** Reads and checks whole batches; otherwise only their headers are read and looked at. */
   readonly verifyCrc: boolean;
   /** Called for each batch with its place in the file. A returned string ends the walk there as corrupt, for that reason. */
@@ -34,7 +36,7 @@ export interface WalkOptions {
 export async function walkSegment(options: WalkOptions): Promise<WalkEnd> {
   const { io, file, toBytes, verifyCrc } = options;
   let positionBytes = options.fromBytes;
-  let chunk = new Uint8Array(Math.min(WALK_CHUNK_BYTES, Math.max(toBytes - positionBytes, 0)));
+  let chunk = new Uint8Array(Math.min(options.chunkBytes ?? WALK_CHUNK_BYTES, Math.max(toBytes - positionBytes, 0)));
   let chunkBytesWanted = chunk.length;
   while (positionBytes < toBytes) {
     if (chunk.length < chunkBytesWanted) chunk = new Uint8Array(chunkBytesWanted);

@@ -1,11 +1,18 @@
 import { fail, FileError, joinPath, readFileIfPresent, writeFully } from "@tidemark/base";
 import type { Clock, FileHandle, FileSystem, Offset } from "@tidemark/base";
-import { DirectIo } from "./direct-io.ts";
+import { DIRECT_BYTES_MAX, DIRECT_CACHED_BYTES_MAX, DirectIo } from "./direct-io.ts";
 import { LOG_SUFFIX, OFFSET_INDEX_SUFFIX, segmentFileName, SIDE_FILE_SUFFIXES } from "./file-names.ts";
 import { OffsetIndex, OFFSET_INDEX_ENTRY_BYTES } from "./offset-index.ts";
 import { LogError } from "./error.ts";
+import { RecentBatches } from "./recent-batches.ts";
 import { walkSegment } from "./segment-walk.ts";
 import type { WalkEnd } from "./segment-walk.ts";
+
+/** A place in the file is looked for this much at a time: from an index entry it is not far. */
+const LOOKUP_CHUNK_BYTES = 8 * 1024;
+
+/** Bytes at the end of a segment that are taken to be in the page cache, if they were written since it was opened. */
+const RECENTLY_WRITTEN_BYTES_MAX = 16 * 1024 * 1024;
 
 /**
  * One `.log` file with its offset index.
@@ -25,6 +32,9 @@ export class LogSegment {
   isDirty = false;
   index: OffsetIndex;
   readonly #files: FileSystem;
+  readonly #recent = new RecentBatches();
+  /** Written since the segment was opened, from here on. */
+  #writtenFromBytes = Number.POSITIVE_INFINITY;
   #bytesSinceLastIndexEntry = 0;
   #file: FileHandle | undefined;
   #opening: Promise<FileHandle> | undefined;
@@ -71,6 +81,7 @@ export class LogSegment {
   /** Forgets what a survey noted, for another one. */
   reset(): void {
     this.sizeBytes = 0;
+    this.#recent.clear();
     this.#bytesSinceLastIndexEntry = 0;
     this.index = new OffsetIndex(this.baseOffset);
   }
@@ -112,6 +123,7 @@ export class LogSegment {
   async write(bytes: Uint8Array): Promise<void> {
     const file = this.#file ?? fail("the active segment is open", { path: this.path });
     this.isDirty = true;
+    this.#writtenFromBytes = Math.min(this.#writtenFromBytes, this.sizeBytes);
     await this.io.write(file, bytes, this.sizeBytes);
   }
 
@@ -122,6 +134,7 @@ export class LogSegment {
       this.#bytesSinceLastIndexEntry = 0;
     }
     this.#bytesSinceLastIndexEntry += batchBytes;
+    this.#recent.note(lastOffset, this.sizeBytes);
     this.sizeBytes += batchBytes;
   }
 
@@ -143,6 +156,13 @@ export class LogSegment {
     if (!this.index.canHold(lastOffset)) return true;
     if (usedBytes === 0) return false;
     return usedBytes > limits.segmentBytesMax - bytes || this.index.isFull;
+  }
+
+  /** Reads as `readFully`. What was written a moment ago is in the page cache: it is not worth a trip through the pool. @throws FileError */
+  async read(file: FileHandle, target: Uint8Array, positionBytes: number): Promise<number> {
+    const isRecent =
+      positionBytes >= this.#writtenFromBytes && positionBytes >= this.sizeBytes - RECENTLY_WRITTEN_BYTES_MAX;
+    return this.io.read(file, target, positionBytes, isRecent ? DIRECT_CACHED_BYTES_MAX : DIRECT_BYTES_MAX);
   }
 
   /** Makes the written batches durable. Not repeated after a failure: the caller takes the directory offline. @throws FileError */
@@ -183,6 +203,7 @@ export class LogSegment {
     this.index.truncateTo(offset);
     this.#persistedEntries = this.#persistedEntries < 0 ? -1 : Math.min(this.#persistedEntries, this.index.count);
     this.#bytesSinceLastIndexEntry = 0;
+    this.#recent.clear();
     this.sizeBytes = positionBytes;
     // Entries behind the cut leave the file at once: a segment that is sealed next may lie below the recovery point already, and
     // would not be written again.
@@ -207,6 +228,8 @@ export class LogSegment {
    */
   async positionOf(offset: number, skip: readonly FileRange[]): Promise<number | undefined> {
     if (this.sizeBytes === 0) return undefined;
+    const recent = skip.length === 0 ? this.#recent.find(offset) : undefined;
+    if (recent !== undefined) return recent;
     return this.use(async (file) => {
       let fromBytes = afterDamage(this.index.lookup(offset), skip);
       for (;;) {
@@ -217,6 +240,7 @@ export class LogSegment {
           file,
           fromBytes,
           toBytes,
+          chunkBytes: LOOKUP_CHUNK_BYTES,
           verifyCrc: false,
           onBatch: (header, positionBytes) => {
             if (header.lastOffset < offset) return undefined;

@@ -100,8 +100,8 @@ describe("truncateFullyAndStartAt", () => {
 
 describe("BR-009 a read that a truncation overtakes", () => {
   test("begins again: it never answers from the middle of what was written in place of the cut", async () => {
-    const SLICE_BYTES = 150_000;
-    const large = "x".repeat(100_000); // Its bytes come through the pool, so that others run in between.
+    const SLICE_BYTES = 600_000;
+    const large = "x".repeat(400_000); // Its bytes come through the pool, so that others run in between.
     const fixture = new LogFixture();
     const { disk } = fixture;
     let onSliceRead: (() => void) | undefined;
@@ -127,8 +127,8 @@ describe("BR-009 a read that a truncation overtakes", () => {
         // Its place is known already; now other batches come to lie there.
         changesDone = Promise.all([
           log.truncateTo(toOffset(1)),
-          log.append(batchOf(["y".repeat(50_000)]), { origin: "local" }),
-          log.append(batchOf(["z".repeat(300_000)]), { origin: "local" }),
+          log.append(batchOf(["y".repeat(500_000)]), { origin: "local" }),
+          log.append(batchOf(["z".repeat(1_000_000)]), { origin: "local" }),
         ]);
         resolve();
       };
@@ -137,6 +137,6 @@ describe("BR-009 a read that a truncation overtakes", () => {
     await sliceRead;
     const headers = batchesIn((await read).bytes);
     expect(headers.map(({ baseOffset }) => baseOffset)).toEqual([2]);
-    expect(headers[0]?.sizeInBytes).toBeGreaterThan(300_000);
+    expect(headers[0]?.sizeInBytes).toBeGreaterThan(1_000_000);
   });
 });

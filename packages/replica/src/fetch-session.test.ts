@@ -1,3 +1,4 @@
+import { BufferPool } from "@tidemark/base";
 import type { FetchRequest, FetchResponse, PartitionName } from "@tidemark/wire";
 import { describe, expect, test } from "vitest";
 import { FETCH_READS_MAX, OpenReads, serveFetch, SLOW_READ_MS } from "./fetch-session.ts";
@@ -15,7 +16,7 @@ function requestOf(
     brokerEpoch: 102,
     maxWaitMs: 0,
     minBytes: 1,
-    maxBytes: 1 << 20,
+    maxBytes: 1 << 24,
     partitions: replicas.map((topic) => ({
       topic,
       partition: 0,
@@ -42,6 +43,7 @@ function serve(
   };
   return serveFetch(request, {
     clock,
+    pool: new BufferPool({ poisons: true }),
     partitionOf: ({ topic }: PartitionName) => replicas[topic]?.partition,
     isClosed: () => false,
     reads,
@@ -100,7 +102,7 @@ describe("a partition whose disk is slow or fails", () => {
   /** Its records are read through the thread pool, not directly. */
   async function large(): Promise<Replica> {
     const replica = await leader([]);
-    await replica.partition.produce(batch(["x".repeat(100_000)]), { acks: 1, timeoutMs: 100, origin: "client" });
+    await replica.partition.produce(batch(["x".repeat(600_000)]), { acks: 1, timeoutMs: 100, origin: "client" });
     return replica;
   }
 

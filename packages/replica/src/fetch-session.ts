@@ -1,4 +1,4 @@
-import type { Clock } from "@tidemark/base";
+import type { BufferPool, Clock } from "@tidemark/base";
 import { readBatchHeader } from "@tidemark/wire";
 import type {
   FetchPartition,
@@ -32,6 +32,8 @@ const SLOW_CONSUMER_READS_MAX = 16;
 
 export interface FetchContext {
   readonly clock: Clock;
+  /** Of the partitions. */
+  readonly pool: BufferPool;
   readonly partitionOf: (name: PartitionName) => Partition | undefined;
   readonly isClosed: () => boolean;
   readonly reads: OpenReads;
@@ -99,6 +101,8 @@ export async function serveFetch(request: FetchRequest, context: FetchContext): 
       return { kind: "fetch", partitions: answers };
     }
     if (looks.some(({ result }) => result === undefined)) waits.push(readEnded.wait());
+    // A look that goes on keeps what it will have found.
+    for (const { isSlow, result } of looks) if (!isSlow && result !== undefined) context.pool.giveBack(result.bytes);
     const timer = clock.setTimer(remainingMs, () => {
       for (const wait of waits) wait.cancel();
     });

@@ -1,6 +1,7 @@
-import type { Clock, Timer } from "@tidemark/base";
+import type { BufferPool, Clock, Timer } from "@tidemark/base";
+import { giveBackBatches } from "@tidemark/wire";
 import type {
-  FetchPartitionResponse,
+  FetchResponse,
   OffsetsForLeaderEpochPartitionResponse,
   PartitionName,
   PeerAddress,
@@ -20,6 +21,8 @@ export interface FetcherOptions {
   readonly address: () => PeerAddress | undefined;
   readonly transport: PeerTransport;
   readonly clock: Clock;
+  /** Where the transport takes the memory of answers from. */
+  readonly pool: BufferPool;
   /** Kafka: replica.fetch.wait.max.ms, .min.bytes, .response.max.bytes, .max.bytes. */
   readonly maxWaitMs: number;
   readonly minBytes: number;
@@ -155,7 +158,12 @@ export class LeaderFetcher {
     } catch {
       answers = [];
     }
-    this.#deliver(asked, answers, (answer, request, nowMs) => ({ type: "epochAnswer", request, nowMs, ...answer }));
+    void this.#deliver(asked, answers, (answer, request, nowMs) => ({
+      type: "epochAnswer",
+      request,
+      nowMs,
+      ...answer,
+    }));
   }
 
   async #fetch(address: PeerAddress, asked: readonly Asked<FollowerRequest & { type: "fetch" }>[]): Promise<void> {
@@ -170,7 +178,7 @@ export class LeaderFetcher {
       logStartOffset: request.logStartOffset,
       maxBytes: partitionMaxBytes,
     }));
-    let answers: readonly FetchPartitionResponse[];
+    let response: FetchResponse | undefined;
     try {
       const request = {
         kind: "fetch",
@@ -181,28 +189,43 @@ export class LeaderFetcher {
         maxBytes,
         partitions,
       } as const;
-      const response = await transport.request(address, request, { timeoutMs: maxWaitMs + requestTimeoutMs });
-      answers = response.partitions;
+      response = await transport.request(address, request, { timeoutMs: maxWaitMs + requestTimeoutMs });
     } catch {
-      answers = [];
+      // No answer: every partition hears that.
     }
-    this.#deliver(asked, answers, (answer, request, nowMs) => ({ type: "fetchAnswer", request, nowMs, ...answer }));
+    const answers = response?.partitions ?? [];
+    const taken = this.#deliver(asked, answers, (answer, request, nowMs) => ({
+      type: "fetchAnswer",
+      request,
+      nowMs,
+      ...answer,
+    }));
+    if (response !== undefined) void this.#giveBackAfter(taken, response);
   }
 
-  /** Tells each partition its answer. One that is not in it, and all when none came, hear that the request failed. */
+  /** What a partition appends is written from the answer's own memory. */
+  async #giveBackAfter(taken: readonly Promise<void>[], response: FetchResponse): Promise<void> {
+    await Promise.all(taken);
+    giveBackBatches(response, this.#options.pool);
+  }
+
+  /**
+   * Tells each partition its answer. One that is not in it, and all when none came, hear that the request failed.
+   * @returns for each partition, when it is done with its answer
+   */
   #deliver<Answer extends PartitionName>(
     asked: readonly Asked[],
     answers: readonly Answer[],
     inputOf: (answer: Answer, request: FollowerRequest, nowMs: number) => FollowerInput,
-  ): void {
+  ): Promise<void>[] {
     const nowMs = this.#options.clock.monotonicMs();
     const byName = new Map(answers.map((answer) => [keyOf(answer), answer]));
-    for (const { partition, request } of asked) {
+    return asked.map(({ partition, request }) => {
       const answer = byName.get(keyOf(partition));
-      void partition.answered(
+      return partition.answered(
         answer === undefined ? { type: "requestFailed", request, nowMs } : inputOf(answer, request, nowMs),
       );
-    }
+    });
   }
 }
 

@@ -1,4 +1,5 @@
 import { LogDirectory, PartitionLog } from "@tidemark/log";
+import { BufferPool } from "@tidemark/base";
 import { SimulatedEnvironment } from "@tidemark/simulator";
 import { encodeBatch, stampBatch } from "@tidemark/wire";
 import type { BrokerState, FetchPartition, PartitionState } from "@tidemark/wire";
@@ -58,6 +59,7 @@ export class Replica {
       brokerEpoch: () => 101,
       log,
       clock: environment.clock,
+      pool: new BufferPool({ poisons: true }),
       config: { replicaLagTimeMaxMs: 30_000, minInsyncReplicas: 1, countsFlushedEnds: false },
       highWatermark,
       brokers: () => BROKERS,

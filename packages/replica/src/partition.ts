@@ -1,5 +1,5 @@
 import { InvariantError, parseOffset, toLeaderEpoch, toOffset } from "@tidemark/base";
-import type { Clock, Offset } from "@tidemark/base";
+import type { BufferPool, Clock, Offset } from "@tidemark/base";
 import type { EpochEntry } from "@tidemark/epoch-cache";
 import { LogError } from "@tidemark/log";
 import type { AppendResult, BatchOrigin, PartitionLog } from "@tidemark/log";
@@ -55,6 +55,8 @@ export interface PartitionOptions {
   readonly brokerEpoch: () => number;
   readonly log: PartitionLog;
   readonly clock: Clock;
+  /** Gives the memory that fetches are answered from. */
+  readonly pool: BufferPool;
   readonly config: ReplicaConfig;
   /** As it was checkpointed; 0 when unknown. */
   readonly highWatermark: number;
@@ -266,12 +268,14 @@ export class Partition {
    * went well counts as progress of the replica, and once a request.
    * @param request `maxBytes` is met but for the first batch, which comes whole; with 0 nothing is read
    * @param countsProgress false when the request was counted before, and waited
+   * @returns bytes in memory of the pool, the caller's to give back
    */
   async fetch(request: FetchPartition, fetcher: Fetcher, countsProgress: boolean): Promise<PartitionFetchResult> {
     const role = this.#role;
     const refusal = this.#fence(request.currentLeaderEpoch, fetcher);
     if (refusal !== undefined || role.type !== "leader") return refusedFetch(refusal ?? "NOT_LEADER_OR_FOLLOWER");
     const { log } = this;
+    const { pool } = this.#options;
     const seen = {
       highWatermark: role.state.highWatermark,
       logStartOffset: log.logStartOffset,
@@ -287,11 +291,15 @@ export class Partition {
     try {
       const limitOffset = isReplica ? seen.logEndOffset : seen.highWatermark;
       const minOneBatch = request.maxBytes > 0;
-      ({ bytes } = await log.read({ fromOffset: fetchOffset, maxBytes: request.maxBytes, limitOffset, minOneBatch }));
+      const { maxBytes } = request;
+      ({ bytes } = await log.read({ fromOffset: fetchOffset, maxBytes, limitOffset, minOneBatch, pool }));
     } catch (error) {
       return refusedFetch(peerErrorOf(error));
     }
-    if (this.#role !== role) return refusedFetch("NOT_LEADER_OR_FOLLOWER");
+    if (this.#role !== role) {
+      pool.giveBack(bytes);
+      return refusedFetch("NOT_LEADER_OR_FOLLOWER");
+    }
     if (isReplica && countsProgress) {
       this.#lead({
         type: "fetched",

@@ -1,4 +1,4 @@
-import type { ByteStream, Clock, Network, Timer } from "@tidemark/base";
+import type { BufferPool, ByteStream, Clock, Network, Timer } from "@tidemark/base";
 import { encodeFrame, FrameDecoder, PeerError } from "@tidemark/wire";
 import type { Frame, PeerAddress, PeerErrorType, PeerKind, PeerRequest, PeerResponse } from "@tidemark/wire";
 
@@ -42,6 +42,8 @@ export interface PeerConnectionOptions {
   readonly address: PeerAddress;
   readonly network: Network;
   readonly clock: Clock;
+  /** Gives the memory of large answers. */
+  readonly pool: BufferPool;
   /** Nothing waits here any more and no back-off is on: the owner may forget the connection. */
   readonly onIdle: () => void;
 }
@@ -144,7 +146,7 @@ export class PeerConnection {
     this.#state = "connected";
     this.#hasAnswered = false;
     this.#stream = stream;
-    const decoder = new FrameDecoder();
+    const decoder = new FrameDecoder(this.#options.pool);
     stream.start({
       onData: (chunk) => this.#receive(stream, decoder, chunk),
       onEnd: (error) => this.#lose(stream, { code: "DISCONNECTED", reason: "the connection ended", cause: error }),

@@ -1,5 +1,6 @@
+import { BufferPool } from "@tidemark/base";
 import type { ByteStream, Network, NetworkListener } from "@tidemark/base";
-import { encodeFrame, FrameDecoder } from "@tidemark/wire";
+import { encodeFrame, FrameDecoder, giveBackBatches } from "@tidemark/wire";
 import type { Frame, PeerHandler, PeerResponse } from "@tidemark/wire";
 
 /** Requests of one connection that are being answered. With as many the connection is not read until one of them is done. */
@@ -17,23 +18,28 @@ export interface PeerServerOptions {
   readonly host?: string;
   /** 0: any free port. */
   readonly port: number;
+  /** Keeps no batch of a request beyond its answer; the batches of an answer are the server's. */
   readonly handler: PeerHandler;
+  /** Memory of batches: of requests, and where the handler takes it there, of answers. */
+  readonly pool?: BufferPool;
 }
 
 /** Listens for peers and answers each of their requests when its handler is done, in any order. */
 export class PeerServer implements AsyncDisposable {
   readonly #handler: PeerHandler;
+  readonly #pool: BufferPool;
   readonly #connections = new Set<ServedConnection>();
   #listener: NetworkListener | undefined;
   #isClosed = false;
 
-  private constructor(handler: PeerHandler) {
+  private constructor(handler: PeerHandler, pool: BufferPool) {
     this.#handler = handler;
+    this.#pool = pool;
   }
 
   /** @throws NetworkError as `Network.listen` */
   static async listen(options: PeerServerOptions): Promise<PeerServer> {
-    const server = new PeerServer(options.handler);
+    const server = new PeerServer(options.handler, options.pool ?? new BufferPool());
     const { network, host, port } = options;
     server.#listener = await network.listen(host === undefined ? { port } : { host, port }, (stream) =>
       server.#accept(stream),
@@ -70,7 +76,9 @@ export class PeerServer implements AsyncDisposable {
       stream.destroy();
       return;
     }
-    const connection = new ServedConnection(stream, this.#handler, () => this.#connections.delete(connection));
+    const connection = new ServedConnection(stream, this.#handler, this.#pool, () =>
+      this.#connections.delete(connection),
+    );
     this.#connections.add(connection);
     connection.start();
   }
@@ -80,8 +88,9 @@ export class PeerServer implements AsyncDisposable {
 class ServedConnection {
   readonly #stream: ByteStream;
   readonly #handler: PeerHandler;
+  readonly #pool: BufferPool;
   readonly #onOver: () => void;
-  readonly #decoder = new FrameDecoder();
+  readonly #decoder: FrameDecoder;
   /** Requests that came in one chunk with more of them than may be in flight. */
   #waiting: Frame[] = [];
   #inFlightCount = 0;
@@ -89,9 +98,11 @@ class ServedConnection {
   #isPaused = false;
   #isOver = false;
 
-  constructor(stream: ByteStream, handler: PeerHandler, onOver: () => void) {
+  constructor(stream: ByteStream, handler: PeerHandler, pool: BufferPool, onOver: () => void) {
     this.#stream = stream;
     this.#handler = handler;
+    this.#pool = pool;
+    this.#decoder = new FrameDecoder(pool);
     this.#onOver = onOver;
   }
 
@@ -142,6 +153,7 @@ class ServedConnection {
       this.destroy();
       throw error;
     }
+    giveBackBatches(frame.message, this.#pool);
     await this.#answer(frame.correlationId, response);
     this.#inFlightCount--;
     this.#goOn();
@@ -149,13 +161,17 @@ class ServedConnection {
 
   /** Ends when there is room for the next answer: a peer that does not read is not answered, and soon not read. */
   async #answer(correlationId: number, message: PeerResponse): Promise<void> {
-    if (this.#isOver) return;
+    const giveBack = (): void => giveBackBatches(message, this.#pool);
+    if (this.#isOver) {
+      giveBack();
+      return;
+    }
     let bytes = 0;
     try {
       const parts = encodeFrame({ type: "response", correlationId, message });
       for (const part of parts) bytes += part.length;
       this.#unsentBytes += bytes;
-      await this.#stream.write(parts);
+      await this.#stream.write(parts, giveBack);
     } catch {
       // The connection is over, or the answer does not fit a frame: then the peer sees it close, which no other answer could tell it.
       this.destroy();

@@ -1,3 +1,4 @@
+import { BufferPool } from "@tidemark/base";
 import type { Clock, Network } from "@tidemark/base";
 import { PeerError } from "@tidemark/wire";
 import type { PeerAddress, PeerRequest, PeerTransport, ResponseTo } from "@tidemark/wire";
@@ -6,6 +7,8 @@ import { PeerConnection } from "./peer-connection.ts";
 export interface StreamPeerTransportOptions {
   readonly network: Network;
   readonly clock: Clock;
+  /** Gives the memory that the batches of answers lie in; who asked may give them back (`giveBackBatches`). */
+  readonly pool?: BufferPool;
 }
 
 /**
@@ -19,12 +22,14 @@ export interface StreamPeerTransportOptions {
 export class StreamPeerTransport implements PeerTransport {
   readonly #network: Network;
   readonly #clock: Clock;
+  readonly #pool: BufferPool;
   readonly #connections = new Map<string, PeerConnection>();
   #isClosed = false;
 
   constructor(options: StreamPeerTransportOptions) {
     this.#network = options.network;
     this.#clock = options.clock;
+    this.#pool = options.pool ?? new BufferPool();
   }
 
   request<R extends PeerRequest>(
@@ -52,6 +57,7 @@ export class StreamPeerTransport implements PeerTransport {
         address,
         network: this.#network,
         clock: this.#clock,
+        pool: this.#pool,
         // Peers come back on other ports: their old addresses do not pile up.
         onIdle: () => this.#connections.get(key) === made && this.#connections.delete(key),
       });

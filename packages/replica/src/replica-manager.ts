@@ -1,3 +1,4 @@
+import { BufferPool } from "@tidemark/base";
 import type { Clock, Timer } from "@tidemark/base";
 import { putStateOffset, readStateOffset } from "@tidemark/log";
 import type { LogManager, TopicConfig } from "@tidemark/log";
@@ -61,6 +62,8 @@ export interface ReplicaManagerOptions {
   readonly logs: LogManager;
   readonly clock: Clock;
   readonly transport: PeerTransport;
+  /** Of the transport and the server of this broker. */
+  readonly pool?: BufferPool;
   readonly controller: PeerAddress;
   /** Where others reach this broker. */
   readonly host: string;
@@ -81,6 +84,7 @@ export interface ReplicaManagerOptions {
  */
 export class ReplicaManager {
   readonly #options: ReplicaManagerOptions;
+  readonly #pool: BufferPool;
   readonly #partitions = new Map<string, Partition>();
   readonly #fetchers = new Map<number, LeaderFetcher>();
   readonly #openReads = new OpenReads();
@@ -104,6 +108,7 @@ export class ReplicaManager {
 
   private constructor(options: ReplicaManagerOptions) {
     this.#options = options;
+    this.#pool = options.pool ?? new BufferPool();
   }
 
   /** Registers with the controller, as soon as it can be reached, and does what it says from then on. Returns at once. */
@@ -167,6 +172,7 @@ export class ReplicaManager {
       case "fetch":
         return serveFetch(request, {
           clock: this.#options.clock,
+          pool: this.#pool,
           partitionOf: (name) => this.partition(name),
           isClosed: () => this.#isClosed,
           reads: this.#openReads,
@@ -357,6 +363,7 @@ export class ReplicaManager {
       brokerEpoch: () => this.#brokerEpoch,
       log,
       clock,
+      pool: this.#pool,
       config: config.replica,
       highWatermark: readStateOffset(logs.state, "high-watermark", log.topic, log.partition) ?? 0,
       fetchBackoffMs: config.fetchBackoffMs,
@@ -419,6 +426,7 @@ export class ReplicaManager {
       },
       transport,
       clock,
+      pool: this.#pool,
       maxWaitMs: config.fetchMaxWaitMs,
       minBytes: config.fetchMinBytes,
       maxBytes: config.fetchMaxBytes,

@@ -1,8 +1,9 @@
 import * as net from "node:net";
 import type { ByteStream, Network, NetworkAddress, NetworkListener } from "@tidemark/base";
 import { NetworkError } from "@tidemark/base";
+import { readInto } from "./tcp-accepted.ts";
+import type { OnRead } from "./tcp-accepted.ts";
 import { showAddress, toNetworkError } from "./tcp-errors.ts";
-import { ReadSlab } from "./tcp-read-slab.ts";
 import { TcpStream, WRITE_BUFFER_BYTES } from "./tcp-stream.ts";
 
 /** Where one listens unless told otherwise: nothing is open to other machines by default. */
@@ -10,6 +11,9 @@ const HOST_DEFAULT = "127.0.0.1";
 
 /** A silent connection is probed after this, so that one to a machine that is gone ends some day. */
 const KEEP_ALIVE_MS = 30_000;
+
+/** A connection reads this much at a time. */
+const READ_BUFFER_BYTES = 256 * 1024;
 
 /** Without delay: requests are small, and a batch is written in one go. */
 const SOCKET_OPTIONS = {
@@ -26,9 +30,7 @@ export class TcpNetwork implements Network {
     onStream: (stream: ByteStream) => void,
   ): Promise<NetworkListener> {
     const host = address.host ?? HOST_DEFAULT;
-    const server = net.createServer(SOCKET_OPTIONS, (socket) =>
-      onStream(new TcpStream(socket, remoteOf(socket), "events")),
-    );
+    const server = net.createServer(SOCKET_OPTIONS, (accepted) => onStream(acceptedStream(accepted)));
     return new Promise((resolve, reject) => {
       const refuse = (error: Error): void => reject(toNetworkError(error, "listen", showAddress(host, address.port)));
       server.once("error", refuse);
@@ -45,15 +47,8 @@ export class TcpNetwork implements Network {
   connect(address: NetworkAddress, options: { readonly timeoutMs: number }): Promise<ByteStream> {
     const remote = showAddress(address.host, address.port);
     return new Promise((resolve, reject) => {
-      const slab = new ReadSlab();
       let stream: TcpStream | undefined;
-      const onread = {
-        buffer: () => slab.room(),
-        callback: (count: number) => {
-          stream?.deliver(slab.take(count));
-          return true;
-        },
-      };
+      const onread = onReadOf(() => stream);
       const socket = net.connect({ ...SOCKET_OPTIONS, host: address.host, port: address.port, onread });
       // Until somebody has set the handlers of the stream.
       socket.pause();
@@ -74,6 +69,30 @@ export class TcpNetwork implements Network {
       });
     });
   }
+}
+
+function acceptedStream(accepted: net.Socket): TcpStream {
+  const remote = remoteOf(accepted);
+  const socket = readInto(
+    accepted,
+    onReadOf(() => stream),
+    SOCKET_OPTIONS,
+  );
+  if (socket === accepted) return new TcpStream(accepted, remote, "events");
+  // Until somebody has set the handlers of the stream.
+  socket.pause();
+  const stream = new TcpStream(socket, remote, "deliver");
+  return stream;
+}
+
+function onReadOf(stream: () => TcpStream | undefined): OnRead {
+  return {
+    buffer: new Uint8Array(READ_BUFFER_BYTES),
+    callback: (count, buffer) => {
+      stream()?.deliver(buffer.subarray(0, count));
+      return true;
+    },
+  };
 }
 
 class TcpListener implements NetworkListener {

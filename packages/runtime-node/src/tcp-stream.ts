@@ -56,14 +56,15 @@ export class TcpStream implements ByteStream {
     if (!this.#isDestroyed) this.#handlers?.onData(chunk);
   }
 
-  write(parts: readonly Uint8Array[]): Promise<void> {
+  write(parts: readonly Uint8Array[], whenSent?: () => void): Promise<void> {
     if (this.#isDestroyed) return Promise.reject(new NetworkError("CLOSED", "write", this.remote));
     if (this.#end !== undefined || !this.#socket.writable) {
       return Promise.reject(new NetworkError("ECONNRESET", "write", this.remote, { cause: this.#error }));
     }
     let hasRoom = true;
     this.#socket.cork();
-    for (const part of parts) hasRoom = this.#socket.write(part);
+    const last = parts.length - 1;
+    for (const [at, part] of parts.entries()) hasRoom = this.#socket.write(part, at === last ? whenSent : undefined);
     this.#socket.uncork();
     if (hasRoom) return ROOM;
     this.#room ??= promiseWithResolvers();

@@ -22,6 +22,15 @@ interface Waiter {
   readonly reject: (error: NetworkError) => void;
 }
 
+interface Part {
+  readonly bytes: Uint8Array;
+  /** Of the last part of a write. */
+  readonly whenSent: (() => void) | undefined;
+}
+
+/** What the receiver finds in memory that it kept beyond `onData`. */
+const POISON = 0xdd;
+
 /** One end of a connection, and the direction that leads away from it. */
 export class SimulatedStream implements ByteStream {
   readonly local: string;
@@ -41,7 +50,7 @@ export class SimulatedStream implements ByteStream {
   #end: { readonly error: NetworkError | undefined } | undefined;
 
   /** The way out: parts not yet arrived, and what comes behind them. */
-  readonly #parts: Uint8Array[] = [];
+  readonly #parts: Part[] = [];
   #waitingBytes = 0;
   #last: "none" | "close" | "reset" = "none";
   #delivery: Timer | undefined;
@@ -68,14 +77,14 @@ export class SimulatedStream implements ByteStream {
     this.wake();
   }
 
-  write(parts: readonly Uint8Array[]): Promise<void> {
+  write(parts: readonly Uint8Array[], whenSent?: () => void): Promise<void> {
     if (this.#state === "dead") return new Promise(() => undefined);
     if (this.#state === "destroyed") return Promise.reject(new NetworkError("CLOSED", "write", this.remote));
     if (this.#state === "ended") return Promise.reject(new NetworkError("ECONNRESET", "write", this.remote));
-    for (const part of parts) {
-      if (part.length === 0) continue;
-      this.#parts.push(part);
-      this.#waitingBytes += part.length;
+    const last = parts.length - 1;
+    for (const [at, bytes] of parts.entries()) {
+      this.#parts.push({ bytes, whenSent: at === last ? whenSent : undefined });
+      this.#waitingBytes += bytes.length;
     }
     this.#send(false);
     if (this.#waitingBytes <= this.#world.windowBytes) return Promise.resolve();
@@ -164,6 +173,7 @@ export class SimulatedStream implements ByteStream {
       this.#makeRoom();
       this.#send(true);
       peer.#handlers.onData(chunk);
+      chunk.fill(POISON);
       return;
     }
     const error = this.#last === "reset" ? new NetworkError("ECONNRESET", "read", peer.remote) : undefined;
@@ -211,18 +221,22 @@ export class SimulatedStream implements ByteStream {
   }
 
   #dropParts(): void {
-    this.#parts.length = 0;
+    const dropped = this.#parts.splice(0);
     this.#waitingBytes = 0;
+    for (const { whenSent } of dropped) whenSent?.();
   }
 
   #keepFront(keptBytes: number): void {
     let rest = keptBytes;
-    for (let index = 0; index < this.#parts.length; index++) {
-      const part = this.#parts[index] ?? fail("a part is there");
-      this.#parts[index] = part.subarray(0, rest);
-      rest -= Math.min(rest, part.length);
+    for (const [index, { bytes, whenSent }] of this.#parts.entries()) {
+      this.#parts[index] = { bytes: bytes.subarray(0, rest), whenSent };
+      rest -= Math.min(rest, bytes.length);
     }
     this.#waitingBytes = keptBytes;
+  }
+
+  #shiftPart(): void {
+    this.#parts.shift()?.whenSent?.();
   }
 
   /** The copy is made here, not in `write`: a sender that changes memory it has handed over sends the change. */
@@ -230,13 +244,14 @@ export class SimulatedStream implements ByteStream {
     const chunk = new Uint8Array(countBytes);
     let filled = 0;
     while (filled < countBytes) {
-      const part = this.#parts[0] ?? fail("the parts hold the bytes that wait", { countBytes });
-      const taken = part.subarray(0, countBytes - filled);
+      const { bytes, whenSent } = this.#parts[0] ?? fail("the parts hold the bytes that wait", { countBytes });
+      const taken = bytes.subarray(0, countBytes - filled);
       chunk.set(taken, filled);
       filled += taken.length;
-      if (taken.length === part.length) this.#parts.shift();
-      else this.#parts[0] = part.subarray(taken.length);
+      if (taken.length === bytes.length) this.#shiftPart();
+      else this.#parts[0] = { bytes: bytes.subarray(taken.length), whenSent };
     }
+    while (this.#parts[0]?.bytes.length === 0) this.#shiftPart();
     this.#waitingBytes -= countBytes;
     return chunk;
   }

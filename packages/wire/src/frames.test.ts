@@ -1,9 +1,16 @@
-import { encodeUtf8 } from "@tidemark/base";
+import { BufferPool, encodeUtf8 } from "@tidemark/base";
 import * as fc from "fast-check";
 import protobuf from "protobufjs/light.js";
 import { describe, expect, test } from "vitest";
 import { crc32c } from "./crc32c.ts";
-import { encodeFrame, FRAME_BYTES_MAX, FRAME_ELEMENTS_MAX, FRAME_HEADER_BYTES_MAX, FrameDecoder } from "./frames.ts";
+import {
+  encodeFrame,
+  FRAME_BYTES_MAX,
+  FRAME_ELEMENTS_MAX,
+  FRAME_HEADER_BYTES_MAX,
+  FrameDecoder,
+  giveBackBatches,
+} from "./frames.ts";
 import type { Frame } from "./frames.ts";
 import { PEER_ERROR_NUMBERS, PeerError } from "./peer-messages.ts";
 import type { PeerErrorCode, PeerRequest, PeerResponse } from "./peer-messages.ts";
@@ -234,7 +241,7 @@ describe("frames there and back", () => {
     );
   });
 
-  test("encoding gives the batches themselves, decoding of one chunk views on it", () => {
+  test("encoding gives the batches themselves, decoding memory of its own: the chunk may be used again at once", () => {
     const batch = Uint8Array.from({ length: 5_000 }, (_, index) => index);
     const message = {
       kind: "produce",
@@ -246,30 +253,35 @@ describe("frames there and back", () => {
     expect(parts).toHaveLength(2);
     expect(parts[1]).toBe(batch);
     const chunk = joined(parts);
-    const [frame] = new FrameDecoder().push(chunk);
-    const decoded =
-      frame?.type === "request" && frame.message.kind === "produce" ? frame.message.partitions[0] : undefined;
-    expect(decoded?.batch.buffer).toBe(chunk.buffer);
-    expect(decoded?.batch).toEqual(batch);
+    const frames = new FrameDecoder().push(chunk);
+    chunk.fill(0xdd);
+    expect(frames).toEqual([{ type: "request", correlationId: 7, message }]);
   });
 
-  test("chunks side by side in one slab are not copied, whatever the cuts", () => {
-    const batch = new Uint8Array(3_000).fill(9);
-    const message = {
-      kind: "produce",
-      acks: 1,
-      timeoutMs: 5,
-      partitions: [{ topic: "t", partition: 0, batch }],
-    } as const;
-    const slab = joined([...encodeFrame({ type: "request", correlationId: 1, message }), Uint8Array.of(0, 0)]);
-    const decoder = new FrameDecoder();
-    const cuts = [0, 3, 9, 500, 501, slab.length];
-    const frames = cuts.slice(1).flatMap((end, index) => decoder.push(slab.subarray(cuts[index], end)));
-    const [frame] = frames;
-    const decoded =
-      frame?.type === "request" && frame.message.kind === "produce" ? frame.message.partitions[0] : undefined;
-    expect(decoded?.batch).toEqual(batch);
-    expect(decoded?.batch.buffer).toBe(slab.buffer);
+  test("batches that are given back make room for the next frame, those that are not stay as they are", () => {
+    const pool = new BufferPool({ poisons: true });
+    const decoder = new FrameDecoder(pool);
+    const decode = (fill: number): Frame["message"] => {
+      const partitions = [
+        { topic: "t", partition: 0, batch: new Uint8Array(20_000).fill(fill) },
+        { topic: "t", partition: 1, batch: new Uint8Array(20_000).fill(fill + 1) },
+      ];
+      const message = { kind: "produce", acks: 1, timeoutMs: 5, partitions } as const;
+      const [frame] = decoder.push(joined(encodeFrame({ type: "request", correlationId: fill, message })));
+      return frame?.message ?? { kind: "describe" };
+    };
+    const batchesOf = (message: Frame["message"]): readonly Uint8Array[] =>
+      message.kind === "produce" && "acks" in message ? message.partitions.map(({ batch }) => batch) : [];
+    const first = decode(1);
+    const second = decode(3);
+    const memory = batchesOf(first)[0]?.buffer;
+    giveBackBatches(first, pool);
+    giveBackBatches(first, pool);
+    const third = decode(5);
+    expect(batchesOf(third)[0]?.buffer).toBe(memory);
+    expect(batchesOf(decode(7))[0]?.buffer).not.toBe(memory);
+    expect(batchesOf(second).map((batch) => batch[19_999])).toEqual([3, 4]);
+    expect(batchesOf(third).map((batch) => batch[19_999])).toEqual([5, 6]);
   });
 
   test("a frame over chunks in several places does not keep or alias them", () => {

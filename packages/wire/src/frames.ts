@@ -1,4 +1,4 @@
-import { encodeUtf8, parseUtf8 } from "@tidemark/base";
+import { BufferPool, encodeUtf8, parseUtf8 } from "@tidemark/base";
 import { readUint32, writeInt32 } from "./bytes.ts";
 import { crc32c, crc32cOfRange } from "./crc32c.ts";
 import { bodyName, countElements, decodeHeader, encodeHeader } from "./frames-schema.ts";
@@ -105,29 +105,41 @@ function takenOut(message: object): { readonly field: string; readonly value: Ui
   return undefined;
 }
 
+/** Gives back the memory that the batches of a message lie in, once nobody looks at any of them any more. */
+export function giveBackBatches(message: PeerRequest | PeerResponse, pool: BufferPool): void {
+  const holders: readonly object[] = "partitions" in message ? message.partitions : [];
+  for (const holder of holders) {
+    if ("batch" in holder) pool.giveBack(holder.batch as Uint8Array);
+    else if ("bytes" in holder) pool.giveBack(holder.bytes as Uint8Array);
+  }
+}
+
 /**
  * Takes the frames of one connection apart, however its bytes are cut.
  *
- * Batches in the frames are views: on the memory of the chunks when the frame lies in one piece there, otherwise on memory that holds just
- * this frame. Memory grows with the bytes that have come, not with what a prefix claims.
+ * Batches in the frames are views on memory that holds just this frame. It grows with the bytes that have come, not with what a prefix
+ * claims.
  */
 export class FrameDecoder {
+  readonly #pool: BufferPool;
   readonly #prefix = new Uint8Array(PREFIX_BYTES);
   #prefixBytes = 0;
   /** Of the frame behind the prefix: header and batches. */
   #restBytes = 0;
   #headerBytes = 0;
   #bodyCrc = 0;
-  /** What has come of the rest, while it lies in one piece in the chunks' own memory. */
-  #span: Uint8Array | undefined;
-  /** What has come of the rest, once it had to be copied together. */
-  #collected: Uint8Array | undefined;
-  /** Bytes in the one or the other. */
+  /** For the rest, as far as it has come. */
+  #memory: Uint8Array | undefined;
   #collectedBytes = 0;
   #isBroken = false;
 
+  /** @param pool gives the memory of large frames; `giveBackBatches` returns it */
+  constructor(pool: BufferPool = new BufferPool()) {
+    this.#pool = pool;
+  }
+
   /**
-   * @param chunk the decoder's to keep
+   * @param chunk looked at only during the call
    * @returns the frames that end in it
    * @throws PeerError PROTOCOL when the bytes are no frames, in this and every later call: the connection has lost its place
    */
@@ -137,8 +149,7 @@ export class FrameDecoder {
       return this.#take(chunk);
     } catch (error) {
       this.#isBroken = true;
-      this.#span = undefined;
-      this.#collected = undefined;
+      this.#memory = undefined;
       throw error;
     }
   }
@@ -162,8 +173,7 @@ export class FrameDecoder {
       if (crc32c(rest) !== this.#bodyCrc) throw new PeerError("PROTOCOL", "the frame was damaged on the way");
       frames.push(decodeRest(rest, this.#headerBytes));
       this.#prefixBytes = 0;
-      this.#span = undefined;
-      this.#collected = undefined;
+      this.#memory = undefined;
       this.#collectedBytes = 0;
     }
     return frames;
@@ -188,34 +198,21 @@ export class FrameDecoder {
 
   /** The rest of the frame behind its prefix once it is whole. */
   #collect(bytes: Uint8Array): Uint8Array | undefined {
-    const isWhole = this.#collectedBytes + bytes.length === this.#restBytes;
-    const span = this.#collected === undefined ? joinViews(this.#span, bytes) : undefined;
-    if (span === undefined) this.#copy(bytes);
-    this.#span = span;
-    this.#collectedBytes += bytes.length;
-    return isWhole ? (span ?? this.#collected) : undefined;
-  }
-
-  /** Behind what has been collected, the span so far included. */
-  #copy(bytes: Uint8Array): void {
     const neededBytes = this.#collectedBytes + bytes.length;
-    let collected = this.#collected;
-    if (collected === undefined || collected.length < neededBytes) {
+    let memory = this.#memory;
+    if (memory === undefined || memory.length < neededBytes) {
       // Doubled: every byte is moved once more on average, whatever the size of the chunks.
-      collected = new Uint8Array(Math.min(this.#restBytes, Math.max(ALLOCATION_BYTES_MAX, neededBytes * 2)));
-      const before = this.#span ?? this.#collected?.subarray(0, this.#collectedBytes);
-      if (before !== undefined) collected.set(before);
-      this.#collected = collected;
+      memory = this.#pool.take(Math.min(this.#restBytes, Math.max(ALLOCATION_BYTES_MAX, neededBytes * 2)));
+      if (this.#memory !== undefined) {
+        memory.set(this.#memory.subarray(0, this.#collectedBytes));
+        this.#pool.giveBack(this.#memory);
+      }
+      this.#memory = memory;
     }
-    collected.set(bytes, this.#collectedBytes);
+    memory.set(bytes, this.#collectedBytes);
+    this.#collectedBytes = neededBytes;
+    return neededBytes === this.#restBytes ? memory : undefined;
   }
-}
-
-/** One view on both, when the second lies right behind the first in the same memory: a reader that fills a slab needs no copies. */
-function joinViews(first: Uint8Array | undefined, second: Uint8Array): Uint8Array | undefined {
-  if (first === undefined) return second;
-  if (first.buffer !== second.buffer || first.byteOffset + first.length !== second.byteOffset) return undefined;
-  return new Uint8Array(first.buffer, first.byteOffset, first.length + second.length);
 }
 
 function decodeRest(rest: Uint8Array, headerBytes: number): Frame {

@@ -2,7 +2,14 @@ export { compressPayload, decompressPayload } from "./codec.ts";
 export { CRC_NATIVE_BYTES_MIN, crc32c } from "./crc32c.ts";
 export { WireError } from "./error.ts";
 export type { WireErrorCode, WireFacts } from "./error.ts";
-export { encodeFrame, FRAME_BYTES_MAX, FRAME_ELEMENTS_MAX, FRAME_HEADER_BYTES_MAX, FrameDecoder } from "./frames.ts";
+export {
+  encodeFrame,
+  FRAME_BYTES_MAX,
+  FRAME_ELEMENTS_MAX,
+  FRAME_HEADER_BYTES_MAX,
+  FrameDecoder,
+  giveBackBatches,
+} from "./frames.ts";
 export type { Frame } from "./frames.ts";
 export { runWorkerJob } from "./jobs.ts";
 export { murmur2, toPositive } from "./murmur2.ts";

@@ -1,5 +1,5 @@
 import { encodeUtf8, fail } from "@tidemark/base";
-import type { Offset } from "@tidemark/base";
+import type { BufferPool, Offset } from "@tidemark/base";
 import { WireError } from "./error.ts";
 import { RECORD_BATCH_OVERHEAD, TRANSACTIONAL_BIT, writeHeader } from "./record-batch.ts";
 import { varintBytes, varlongBytes, writeVarint, writeVarlong } from "./varint.ts";
@@ -52,6 +52,12 @@ export interface BatchOptions {
   readonly partitionLeaderEpoch?: number;
 }
 
+/** Where `encodeBatch` puts the batch. */
+export interface BatchMemory {
+  /** Default: fresh memory. */
+  readonly pool?: BufferPool;
+}
+
 const NO_HEADERS: readonly RecordHeader[] = [];
 /** batchLength is an int32. */
 const BATCH_BYTES_MAX = 2 ** 31 - 1;
@@ -68,9 +74,10 @@ const SHORT_COPY_BYTES_MAX = 8;
  * @throws InvariantError without records, or with producer fields out of range
  * Source: apache/kafka MemoryRecordsBuilder.java
  */
-export function encodeBatch(records: readonly RecordInput[], options: BatchOptions = {}): Uint8Array {
+export function encodeBatch(records: readonly RecordInput[], options: BatchOptions & BatchMemory = {}): Uint8Array {
   const bodyBytes = new Int32Array(records.length);
-  const batch = new Uint8Array(sizeBatch(records, bodyBytes));
+  const sizeInBytes = sizeBatch(records, bodyBytes);
+  const batch = options.pool?.take(sizeInBytes) ?? new Uint8Array(sizeInBytes);
   writeBatch(batch, batch.length, records, bodyBytes, options);
   return batch;
 }

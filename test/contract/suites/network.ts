@@ -26,7 +26,7 @@ class Receiver {
     this.stream = stream;
     stream.start({
       onData: (chunk) => {
-        this.#chunks.push(chunk);
+        this.#chunks.push(chunk.slice());
         this.receivedBytes += chunk.length;
         this.#wake();
       },

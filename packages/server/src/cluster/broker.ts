@@ -1,5 +1,5 @@
 import { resolve } from "node:path";
-import { joinPath } from "@tidemark/base";
+import { BufferPool, joinPath } from "@tidemark/base";
 import type { State } from "@tidemark/base";
 import { LogManager, randomUuid } from "@tidemark/log";
 import type { TopicConfig } from "@tidemark/log";
@@ -24,6 +24,8 @@ export interface BrokerOptions {
   /** For topics that the controller names. */
   readonly topicConfig: TopicConfig;
   readonly config?: Partial<ReplicaManagerConfig>;
+  /** Memory of the batches that come and go. Default: one of its own. */
+  readonly pool?: BufferPool;
   readonly onTruncated?: (report: TruncationReport) => void;
   readonly onFailed?: (name: PartitionName, reason: string) => void;
 }
@@ -68,7 +70,8 @@ export class Broker implements AsyncDisposable {
     const environment = openEnvironment();
     const { files, clock, random } = environment;
     const network = new TcpNetwork();
-    const transport = new StreamPeerTransport({ network, clock });
+    const pool = options.pool ?? new BufferPool();
+    const transport = new StreamPeerTransport({ network, clock, pool });
     let logs: LogManager | undefined;
     try {
       await makeDirectoryDurably(files, directory);
@@ -93,6 +96,7 @@ export class Broker implements AsyncDisposable {
         network,
         host,
         port: options.port ?? 0,
+        pool,
         handler: async (request) => (await whenStarted).handle(request),
       });
       const manager = ReplicaManager.start({
@@ -100,6 +104,7 @@ export class Broker implements AsyncDisposable {
         logs,
         clock,
         transport,
+        pool,
         controller: options.controller,
         host,
         port: server.port,

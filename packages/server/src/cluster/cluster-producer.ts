@@ -1,3 +1,4 @@
+import { BufferPool } from "@tidemark/base";
 import type { Clock } from "@tidemark/base";
 import { BATCHES_REMEMBERED } from "@tidemark/log";
 import type { ControllerState } from "@tidemark/replica";
@@ -58,6 +59,7 @@ export interface ProducedBatch {
  */
 export class ClusterProducer {
   readonly #options: ClusterProducerOptions;
+  readonly #pool = new BufferPool();
   #nextSequence = 0;
   #inFlight = 0;
   /** Batches that failed once and are not acknowledged yet. */
@@ -93,7 +95,8 @@ export class ClusterProducer {
   send(records: readonly RecordInput[]): Promise<ProducedBatch> {
     if (this.#failure !== undefined) return Promise.reject(this.#failure);
     const { producerId } = this.#options;
-    const batch = encodeBatch(records, { producerId, producerEpoch: 0, baseSequence: this.#nextSequence });
+    const pool = this.#pool;
+    const batch = encodeBatch(records, { producerId, producerEpoch: 0, baseSequence: this.#nextSequence, pool });
     this.#nextSequence = incrementSequence(this.#nextSequence, records.length);
     this.#inFlight += 1;
     const sent = this.#deliver(batch, this.#before).finally(() => {
@@ -118,6 +121,8 @@ export class ClusterProducer {
       const answer = leader === undefined ? undefined : await this.#attempt(leader, batch);
       if (answer?.error === "NONE") {
         if (attempts > 1) this.#repeating -= 1;
+        // The answer says that all of it was sent. An attempt without an answer may still be looked at by its connection.
+        else this.#pool.giveBack(batch);
         return { baseOffset: answer.baseOffset, lastOffset: answer.lastOffset, attempts };
       }
       if (attempts === 1) this.#repeating += 1;

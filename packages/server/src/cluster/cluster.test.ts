@@ -1,0 +1,94 @@
+import { mkdtemp, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { BufferPool, toOffset } from "@tidemark/base";
+import { StreamPeerTransport } from "@tidemark/replica";
+import { SystemClock, TcpNetwork } from "@tidemark/runtime-node";
+import { checkCrc, encodeBatch, scanBatch } from "@tidemark/wire";
+import { expect, test } from "vitest";
+import { Broker } from "./broker.ts";
+import { ClusterProducer } from "./cluster-producer.ts";
+import { ControllerNode } from "./controller-node.ts";
+
+const BROKER_IDS = [1, 2, 3];
+const BATCHES = 60;
+const TOPIC = "orders";
+
+function valueOf(batch: number): Uint8Array {
+  // From a few bytes to several reads of a socket: some frames lie in pooled memory, others not.
+  return new Uint8Array([10, 20_000, 70_000, 131_072, 300_000][batch % 5] ?? 0).fill(batch + 1);
+}
+
+test("three brokers whose memory is overwritten as soon as it is given back hold every batch as it was sent", async () => {
+  const directory = await mkdtemp(join(tmpdir(), "tidemark-cluster-"));
+  const controller = await ControllerNode.open({ directory: join(directory, "controller") });
+  const pools = BROKER_IDS.map(() => new BufferPool({ poisons: true }));
+  const brokers = await Promise.all(
+    BROKER_IDS.map((brokerId, at) =>
+      Broker.open({
+        directory: join(directory, `${brokerId}`),
+        brokerId,
+        controller: controller.address,
+        topicConfig: {
+          segmentBytes: 4 * 1024 ** 2,
+          indexIntervalBytes: 4096,
+          maxMessageBytes: 1024 ** 2,
+          flush: "none",
+          compression: "none",
+        },
+        ...(pools[at] === undefined ? {} : { pool: pools[at] }),
+      }),
+    ),
+  );
+  const clock = new SystemClock();
+  const transport = new StreamPeerTransport({ network: new TcpNetwork(), clock });
+  try {
+    await controller.controller.createTopic({
+      name: TOPIC,
+      topicId: "AAAAAAAAAAEAAAAAAAAAAg",
+      assignments: [BROKER_IDS],
+    });
+    const producer = new ClusterProducer({
+      transport,
+      clock,
+      controller: controller.address,
+      topic: TOPIC,
+      partition: 0,
+      producerId: 7,
+      acks: -1,
+      requestTimeoutMs: 10_000,
+      deliveryTimeoutMs: 60_000,
+      retryBackoffMs: 20,
+    });
+    const sent: Promise<unknown>[] = [];
+    for (let batch = 0; batch < BATCHES; batch += 1) {
+      await producer.ready();
+      sent.push(producer.send([{ key: null, value: valueOf(batch), timestamp: 1 }]));
+    }
+    await Promise.all(sent);
+    for (const { logs } of brokers) {
+      const log = logs.partition(TOPIC, 0);
+      for (let batch = 0; batch < BATCHES; batch += 1) {
+        const read = await log?.read({ fromOffset: toOffset(batch), maxBytes: 1 });
+        const bytes = read?.bytes ?? new Uint8Array(0);
+        const scan = scanBatch(bytes, 0);
+        expect([batch, scan.type === "batch" && checkCrc(bytes, scan.header)]).toEqual([batch, true]);
+        const expected = encodeBatch([{ key: null, value: valueOf(batch), timestamp: 1 }], {
+          producerId: 7,
+          producerEpoch: 0,
+          baseSequence: batch,
+          baseOffset: batch,
+          partitionLeaderEpoch: 0,
+        });
+        expect(Buffer.compare(bytes, expected)).toBe(0);
+      }
+    }
+    // All that was lent came back: a way without its `giveBack` would show as a pool that stays empty.
+    expect(pools.map(({ keptBytes }) => keptBytes > 0)).toEqual([true, true, true]);
+  } finally {
+    await transport.close();
+    for (const broker of brokers) await broker.close();
+    await controller.close();
+    await rm(directory, { recursive: true });
+  }
+});
