@@ -1,3 +1,4 @@
+import { execFileSync } from "node:child_process";
 import { readFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import type { HistoryStep, RecordedHistory, ReplicaView } from "@tidemark/console";
@@ -7,6 +8,7 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { recordMutant } from "../simulation/write-seed-page.ts";
 import { laneOf, PageOpener, stepOf } from "./page.ts";
 
+const ROOT = fileURLToPath(new URL("../../", import.meta.url));
 const PAGES = fileURLToPath(new URL("../../docs/histories/", import.meta.url));
 /** Seeds that a planted bug gets to be noticed in. */
 const SEEDS_MAX = 60;
@@ -126,12 +128,39 @@ describe("a stranger opens an example", () => {
     expect(await page.locator(`.timeline .strip .mark[data-kind="truncation"]`).count()).toBe(1);
   });
 
+  test("its buttons bring the picture in sight, at the moment itself and playing up to it", async () => {
+    const { page } = await opener.open(example("loss-by-high-watermark"), "#t=0", {
+      viewport: { width: 1280, height: 800 },
+    });
+    const isLaneInSight = () =>
+      page.locator(`.lane[data-broker="3"]`).evaluate((lane) => lane.getBoundingClientRect().bottom <= innerHeight);
+    expect(await isLaneInSight()).toBe(false);
+    await page.locator(".verdict button", { hasText: "Show that moment" }).click();
+    expect([await isLaneInSight(), await stepOf(page)]).toEqual([true, 34]);
+    await page.locator(".aftermath button").click();
+    expect(await stepOf(page)).toBe(40);
+    await page.locator(".verdict button", { hasText: "10 steps before" }).click();
+    expect(await page.locator(".controls").getAttribute("data-playing")).toBe("");
+    expect(await stepOf(page)).toBeLessThan(34);
+  });
+
   test("the words that one needs are explained before the picture", async () => {
     const { page } = await opener.open(example("loss-by-high-watermark"));
     const terms = await page.locator(".terms").textContent();
     for (const term of ["Log end offset (LEO)", "High watermark (HW)", "In-sync replicas (ISR)", "Leader epoch"])
       expect(terms).toContain(term);
   });
+});
+
+test("the compiled package makes a page that works as well", async () => {
+  const compiler = `${ROOT}node_modules/typescript/bin/tsc`;
+  execFileSync(process.execPath, [compiler, "-b", "packages/console/tsconfig.page.json"], { cwd: ROOT });
+  const compiled: unknown = await import(`${ROOT}packages/console/dist/index.js`);
+  const step = { timeUs: 0, kind: "note", text: "compiled", replicas: { 1: view({}) } } as const;
+  const html = (compiled as { renderHistory: typeof renderHistory }).renderHistory(historyWith([step]));
+  const { page, disturbances } = await opener.open(html);
+  expect(await page.locator("#caption").textContent()).toBe("compiled");
+  expect(disturbances).toEqual([]);
 });
 
 test("the page of a failing seed names the rule, the records and the replica", async () => {

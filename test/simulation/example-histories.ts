@@ -22,7 +22,7 @@ const WITHOUT_BUG = "Here the engine is as it is: a follower asks its new leader
 const LOSS =
   "A record is on all three replicas and the producer was told that it is safe. Then two leaders die, one shortly after the other.";
 const DIVERGENCE =
-  "One of two replicas loses an unflushed record in a power cut, leads nevertheless, since an operator orders it, and takes another record at the same offset. Then the other replica comes back.";
+  "One of two replicas loses an unflushed record in a power cut, leads nevertheless, since an operator orders it and gives that record up, and takes another one at the same offset. Then the other replica comes back, with the old record.";
 
 /** The two ways of KIP-101 in which high-watermark truncation loses data, and how leader epochs cure them. */
 export const EXAMPLES: readonly Example[] = [
@@ -52,7 +52,7 @@ export const EXAMPLES: readonly Example[] = [
     story: "divergenceAfterPowerLoss",
     mutant: undefined,
     title: "The cure: with leader epochs the logs agree again",
-    summary: `${DIVERGENCE} ${WITHOUT_BUG} It cuts exactly what the leader lacks.`,
+    summary: `${DIVERGENCE} ${WITHOUT_BUG} It cuts exactly what its leader lacks: the record that was given up.`,
   },
 ];
 

@@ -68,7 +68,7 @@ button:hover, select:hover { border-color: var(--accent); }
 .facts div { display: flex; gap: 6px; }
 .facts dd { margin: 0; color: var(--ink); }
 
-main { display: grid; grid-template-columns: minmax(0, 1fr) 380px; gap: 14px; margin-top: 14px; }
+main { scroll-margin-top: 8px; display: grid; grid-template-columns: minmax(0, 1fr) 380px; gap: 14px; margin-top: 14px; }
 .player { grid-column: 1 / -1; background: var(--sheet); border: 1px solid var(--line); border-radius: 10px; padding: 10px 14px 12px; }
 .strip { position: relative; height: 44px; }
 .marks { position: absolute; inset: 0 8px 20px; border-bottom: 1px solid var(--line); }

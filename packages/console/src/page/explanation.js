@@ -31,7 +31,7 @@ const STEPS_BACK = 10;
  * Title, verdict, and the words that a reader needs.
  *
  * @param {RecordedHistory} history
- * @param {{ seek: (step: number) => void, playFrom: (step: number) => void }} player
+ * @param {{ reveal: (step: number) => void, playFrom: (step: number) => void }} player
  */
 export function makeExplanation(history, player) {
   const facts = element(
@@ -73,7 +73,7 @@ function makeGlyph(glyph) {
 
 /**
  * @param {RecordedHistory} history
- * @param {{ seek: (step: number) => void, playFrom: (step: number) => void }} player
+ * @param {{ reveal: (step: number) => void, playFrom: (step: number) => void }} player
  */
 function makeVerdict(history, player) {
   const [first, ...others] = history.violations;
@@ -97,7 +97,7 @@ function makeVerdict(history, player) {
       element("p", {}, [element("b", {}, ["The rule. "]), first.meaning]),
       element("p", { class: "where" }, [
         element("b", {}, ["Where. "]),
-        `${where === "" ? "" : `${where}, `}at ${formatTime(first.step === undefined ? 0 : (history.steps[first.step]?.timeUs ?? 0))}, step ${first.step}. It is outlined in red below.`,
+        `${where === "" ? "" : `${where}, `}at ${formatTime(history.steps[first.step]?.timeUs ?? 0)}, step ${first.step}. It is outlined in red below.`,
       ]),
       ...(others.length === 0
         ? []
@@ -110,7 +110,7 @@ function makeVerdict(history, player) {
             ),
           ]),
       element("p", { class: "actions" }, [
-        button("Show that moment", () => player.seek(first.step)),
+        button("Show that moment", () => player.reveal(first.step)),
         button(`▶ Play from ${STEPS_BACK} steps before`, () => player.playFrom(Math.max(0, first.step - STEPS_BACK))),
         fromStart,
       ]),
@@ -120,10 +120,10 @@ function makeVerdict(history, player) {
 
 /**
  * @param {HistoryViolation} violation
- * @param {{ seek: (step: number) => void }} player
+ * @param {{ reveal: (step: number) => void }} player
  */
 function makeConsequence(violation, player) {
-  const show = button(`step ${violation.step}`, () => player.seek(violation.step));
+  const show = button(`step ${violation.step}`, () => player.reveal(violation.step));
   show.className = "link";
   return element("li", { "data-violation": violation.id }, [`${violation.text} (rule ${violation.id}, `, show, ")"]);
 }

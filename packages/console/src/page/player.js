@@ -6,6 +6,8 @@ import { isTurningPoint } from "./timeline.js";
 /** Steps a second. */
 const SPEEDS = /** @type {const} */ ([0.5, 1, 2, 4, 8, 16, 32, 64]);
 const SPEED_DEFAULT = 2;
+/** The player may stand so far down the window, as a part of it, before it is brought to its top. */
+const TOP_SHARE = 8;
 
 /** Paths in a box of 24 by 24: no font has all of these signs. */
 const ICONS = {
@@ -78,6 +80,12 @@ export function makePlayer(history, onShow) {
     for (let step = at + direction; step >= 0 && step <= last; step += direction)
       if (isTurningPoint(history.steps[step]?.kind ?? "")) return seek(step);
     seek(direction < 0 ? 0 : last);
+  }
+
+  /** Brings player and lanes in sight, for who reads above them. */
+  function reveal() {
+    const main = root.closest("main");
+    if (main !== null && main.getBoundingClientRect().top > innerHeight / TOP_SHARE) main.scrollIntoView();
   }
 
   function play() {
@@ -159,6 +167,7 @@ export function makePlayer(history, onShow) {
     const act = keys[isTurn ? `shift ${event.key}` : event.key];
     if (act === undefined) return;
     event.preventDefault();
+    reveal();
     act();
   });
   globalThis.addEventListener("hashchange", () => {
@@ -171,7 +180,13 @@ export function makePlayer(history, onShow) {
     caption,
     seek,
     /** @param {number} step */
+    reveal(step) {
+      reveal();
+      seek(step);
+    },
+    /** @param {number} step */
     playFrom(step) {
+      reveal();
       seek(step);
       play();
     },
