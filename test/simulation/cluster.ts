@@ -165,6 +165,7 @@ export class Cluster {
     this.#controllerClock?.die();
     this.#controllerClock = undefined;
     this.#controllerPeer?.crashProcess();
+    this.#unclog(CONTROLLER_ID);
     this.controller = undefined;
     this.#controllerEnvironment = this.#controllerEnvironment.crashProcess();
   }

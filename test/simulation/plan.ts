@@ -21,6 +21,7 @@ export type Fault = { readonly atMs: number; readonly target: Target } & (
       readonly direction: "both" | "send" | "hear";
     }
   | { readonly type: "killController"; readonly restartAfterMs: number }
+  | { readonly type: "pauseController"; readonly durationMs: number }
   /** A leader goes with records that nobody else has. */
   | {
       readonly type: "strand";
@@ -50,6 +51,7 @@ const FAULT_TYPES = [
   "cutOff",
   "killController",
   "strand",
+  "pauseController",
 ] as const;
 const LOSSES: readonly Loss[] = ["all", "all", ...LOSS_RULES];
 
@@ -138,6 +140,7 @@ function drawFaults(below: (site: string, bound: number) => number, durationMs: 
       case "shutDown":
         return { ...common, type, restartAfterMs: lastingMs };
       case "pause":
+      case "pauseController":
       case "holdBack":
         return { ...common, type, durationMs: lastingMs };
       case "cutOff": {

@@ -44,7 +44,17 @@ test("the same seed gives the same history: the order of all events, the counts 
 test("a plan is drawn from its seed alone, and every class of faults is off in many plans and on in many", () => {
   const plans = Array.from({ length: 200 }, (_, seed) => planOf(seed));
   expect(plans).toEqual(Array.from({ length: 200 }, (_, seed) => planOf(seed)));
-  const types = ["kill", "powerCut", "shutDown", "pause", "holdBack", "cutOff", "killController", "strand"];
+  const types = [
+    "kill",
+    "powerCut",
+    "shutDown",
+    "pause",
+    "holdBack",
+    "cutOff",
+    "killController",
+    "strand",
+    "pauseController",
+  ];
   for (const type of types) {
     const withIt = plans.filter(({ faults }) => faults.some((fault) => fault.type === type)).length;
     expect([type, withIt > 40, withIt < 160]).toEqual([type, true, true]);

@@ -139,6 +139,12 @@ class Run {
       cluster.killController();
       return this.#later(fault.restartAfterMs, () => void this.#guard(cluster.startController()));
     }
+    if (fault.type === "pauseController") {
+      if (cluster.controller === undefined) return this.#count("skipped");
+      this.#count(fault.type);
+      cluster.pauseController();
+      return this.#later(fault.durationMs, () => void this.#guard(cluster.resumeController()));
+    }
     const brokerId = fault.target === "leader" ? (cluster.decided?.leader ?? -1) : fault.target;
     const node = cluster.nodes.get(brokerId);
     if (node === undefined || !this.#isPossible(fault, brokerId)) return this.#count("skipped");
@@ -254,6 +260,7 @@ class Run {
     const { cluster } = this;
     cluster.network.heal();
     if (cluster.controller === undefined) await cluster.startController();
+    await cluster.resumeController();
     for (const node of cluster.nodes.values()) {
       cluster.resume(node.brokerId);
       node.manager?.resumeFetching();
