@@ -1,7 +1,8 @@
 // Checks who may import whom: `node tools/check-direction.mjs [ROOT]`, exit 1 on a violation.
 //
 // base <- wire <- epoch-cache <- log <- replica, quorum <- server <- cli, console
-// runtime-node and simulator implement base's ports; nothing imports bench or test; only tests import simulator.
+// runtime-node and simulator implement base's ports; simulation runs clusters of the production code on the simulator;
+// nothing imports bench or test; only tests, simulation and cli import simulator.
 //
 // Node's own modules and packages from npm are checked here too for the packages that hold no I/O, so that the direction
 // does not depend on the linter alone.
@@ -21,8 +22,12 @@ const ALLOWED = {
   quorum: ["base", "wire", "epoch-cache", "log"],
   "runtime-node": ["base", "wire"],
   simulator: ["base", "wire"],
+  simulation: ["base", "wire", "epoch-cache", "log", "replica", "server", "simulator", "console"],
   server: ["base", "wire", "epoch-cache", "log", "replica", "quorum", "runtime-node"],
-  cli: ["base", "wire", "epoch-cache", "log", "replica", "quorum", "runtime-node", "server"],
+  cli: [
+    ...["base", "wire", "epoch-cache", "log", "replica", "quorum", "runtime-node", "server"],
+    ...["simulator", "simulation", "console"],
+  ],
   console: ["base", "wire", "epoch-cache", "log", "replica", "quorum", "runtime-node", "server"],
   tidemark: ["base", "wire", "epoch-cache", "log", "replica", "quorum", "runtime-node", "server", "cli", "console"],
   bench: ["base", "wire", "epoch-cache", "log", "replica", "quorum", "runtime-node", "server"],

@@ -1,8 +1,8 @@
 import type { FlushMode } from "@tidemark/log";
 import { LOSS_RULES, SimulatedRandom } from "@tidemark/simulator";
 import { PeerError } from "@tidemark/wire";
-import { Cluster, NAME, recordsOf, textBatch } from "./cluster.ts";
-import type { Loss, Node } from "./cluster.ts";
+import { Cluster, NAME, recordsOf, textBatch } from "@tidemark/simulation";
+import type { Loss, Node } from "@tidemark/simulation";
 
 /** How often a log is made durable: never of its own accord, every second, before an append is answered. */
 export type Flush = "none" | "interval" | "always";

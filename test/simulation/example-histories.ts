@@ -1,8 +1,8 @@
 import type { RecordedHistory } from "@tidemark/console";
 import { mutantOf } from "@tidemark/simulator";
 import { withMutant } from "./mutated.ts";
-import { recordStory } from "./record.ts";
-import type { STORIES } from "./stories.ts";
+import { recordStory } from "@tidemark/simulation";
+import type { STORIES } from "@tidemark/simulation";
 
 /** A told story that anyone can open, as a page of `docs/histories`. */
 export interface Example {

@@ -1,11 +1,11 @@
 import { mutantOf } from "@tidemark/simulator";
 import { describe, expect, test } from "vitest";
-import { Checker } from "./checker.ts";
-import { Cluster, CONTROLLER_ID, NAME } from "./cluster.ts";
-import type { ClusterOptions } from "./cluster.ts";
+import { Checker } from "@tidemark/simulation";
+import { Cluster, CONTROLLER_ID, NAME } from "@tidemark/simulation";
+import type { ClusterOptions } from "@tidemark/simulation";
 import { withMutant } from "./mutated.ts";
-import { STORIES } from "./stories.ts";
-import type { Outcome } from "./stories.ts";
+import { STORIES } from "@tidemark/simulation";
+import type { Outcome } from "@tidemark/simulation";
 
 /** Runs a history with the checker looking on, between any two events. */
 async function history(options: Omit<ClusterOptions, "seed">, body: (cluster: Cluster) => Promise<void>) {

@@ -2,7 +2,7 @@
 // Stops at the first seed that fails; exit 1 when a mutant was not noticed.
 import { MUTANTS } from "@tidemark/simulator";
 import { withMutant } from "./mutated.ts";
-import type { SeedReport } from "./simulate.ts";
+import type { SeedReport } from "@tidemark/simulation";
 
 const seeds = Number(process.argv[2] ?? 200);
 const ids = process.argv.slice(3);

@@ -3,7 +3,7 @@ import { fileURLToPath } from "node:url";
 import { MutantApplication, mutantOf, MUTANTS } from "@tidemark/simulator";
 import { describe, expect, test } from "vitest";
 import { withMutant } from "./mutated.ts";
-import type { SeedReport } from "./simulate.ts";
+import type { SeedReport } from "@tidemark/simulation";
 
 const ROOT = fileURLToPath(new URL("../..", import.meta.url));
 

@@ -40,7 +40,7 @@ export async function withMutant<Result>(
     ],
   });
   try {
-    const module: unknown = await server.ssrLoadModule(`${ROOT}test/simulation/${file}`);
+    const module: unknown = await server.ssrLoadModule(`${ROOT}packages/simulation/src/${file}`);
     application.assertComplete();
     return await use(module);
   } finally {

@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
-import { planOf } from "./plan.ts";
-import { simulate } from "./simulate.ts";
+import { planOf } from "@tidemark/simulation";
+import { simulate } from "@tidemark/simulation";
 
 /** More of them: `TIDEMARK_SEEDS=2000 npx vitest run --project simulation`; from another on: `TIDEMARK_FIRST_SEED=10000`. */
 const COUNT = Number(process.env["TIDEMARK_SEEDS"] ?? 200);

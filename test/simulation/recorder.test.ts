@@ -4,10 +4,10 @@ import type { RecordedHistory } from "@tidemark/console";
 import { renderHistory } from "@tidemark/console";
 import { describe, expect, test } from "vitest";
 import { EXAMPLES, recordExample } from "./example-histories.ts";
-import { recordSeed } from "./record.ts";
-import { parseFailure, RULES } from "./rules.ts";
-import { simulate } from "./simulate.ts";
-import { wordsOfViolation } from "./wording.ts";
+import { recordSeed } from "@tidemark/simulation";
+import { parseFailure, RULES } from "@tidemark/simulation";
+import { simulate } from "@tidemark/simulation";
+import { wordsOfViolation } from "@tidemark/simulation";
 
 const HERE = fileURLToPath(new URL(".", import.meta.url));
 const PAGES = fileURLToPath(new URL("../../docs/histories/", import.meta.url));
@@ -103,7 +103,9 @@ describe("the pages of docs/histories", () => {
 });
 
 describe("rules in words", () => {
-  const sources = ["checker.ts", "simulate.ts"].map((name) => readFileSync(`${HERE}${name}`, "utf8")).join("\n");
+  const sources = ["checker.ts", "simulate.ts"]
+    .map((name) => readFileSync(`${HERE}../../packages/simulation/src/${name}`, "utf8"))
+    .join("\n");
 
   test("every rule that can be broken has its meaning, and no other has", () => {
     const thrown = [...sources.matchAll(/new Violation\(\s*"(S\d+)"/gu)].map(([, id = ""]) => id);

@@ -2,8 +2,8 @@ import { writeFile } from "node:fs/promises";
 import { renderHistory } from "@tidemark/console";
 import { mutantOf } from "@tidemark/simulator";
 import { withMutant } from "./mutated.ts";
-import { recordSeed } from "./record.ts";
-import type { SeedReport } from "./simulate.ts";
+import { recordSeed } from "@tidemark/simulation";
+import type { SeedReport } from "@tidemark/simulation";
 
 /** Runs a seed, with a planted bug if one is named, and writes the page of its history. */
 export async function writeSeedPage(seed: number, path: string, mutantId: string | undefined): Promise<SeedReport> {

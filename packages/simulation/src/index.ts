@@ -1,0 +1,12 @@
+export { Checker } from "./checker.ts";
+export { CONTROLLER_ID, Cluster, NAME, Node, recordsOf, textBatch } from "./cluster.ts";
+export type { ClusterOptions, Loss } from "./cluster.ts";
+export { planOf } from "./plan.ts";
+export { recordSeed, recordStory } from "./record.ts";
+export { RULES, parseFailure } from "./rules.ts";
+export { simulate } from "./simulate.ts";
+export type { SeedReport } from "./simulate.ts";
+export { STORIES } from "./stories.ts";
+export type { Outcome } from "./stories.ts";
+export { wordsOfViolation } from "./wording.ts";
+export { shrink } from "./shrink.ts";
