@@ -1,6 +1,6 @@
 // Runs random histories: `node --import tsx --conditions=tidemark-source test/simulation/main.ts FIRST COUNT`.
 // `npm run sim -- SEED 1 --html FILE` writes the page of one seed, with `--mutant ID` that of an engine with a planted bug.
-// With VERBOSE=1 a line for each seed, with TRACE=1 each fault and each decision of the controller; exit 1 when a seed failed.
+// With VERBOSE=1 a line for each seed; exit 1 when a seed failed.
 import { parseArgs } from "node:util";
 import { simulate } from "@tidemark/simulation";
 import { writeSeedPage } from "./write-seed-page.ts";

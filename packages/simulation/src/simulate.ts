@@ -92,16 +92,6 @@ class Run {
   async body(): Promise<void> {
     const { cluster, producers, consumer } = this;
     await cluster.startAll();
-    let before = "";
-    if (process.env["TRACE"] === "1") {
-      const look = (): void => {
-        const now = JSON.stringify(cluster.decided);
-        if (now !== before) this.#trace("decided");
-        before = now;
-        cluster.kernel.schedule(1000, "trace", look);
-      };
-      look();
-    }
     const clients = Promise.all(producers.map((producer) => this.#guard(producer.run())));
     const reading = this.#guard(consumer.run(200));
     const swarm = this.#plan.hasMessageFaults ? startMessageSwarm(cluster.network) : undefined;
@@ -149,7 +139,6 @@ class Run {
     const node = cluster.nodes.get(brokerId);
     if (node === undefined || !this.#isPossible(fault, brokerId)) return this.#count("skipped");
     this.#count(fault.type);
-    this.#trace(`${fault.type} ${brokerId}`);
     switch (fault.type) {
       case "kill":
         this.checker.crashes(brokerId, false);
@@ -241,13 +230,6 @@ class Run {
     this.cluster.kernel.schedule(afterMs * 1000, "test.later", () => {
       if (this.#isOver === wasOver) act();
     });
-  }
-
-  #trace(what: string): void {
-    if (process.env["TRACE"] !== "1") return;
-    const { decided, kernel } = this.cluster;
-    const isr = `${decided?.leader}/${decided?.leaderEpoch} isr ${decided?.isr.join()}`;
-    console.log(`${(kernel.nowUs / 1e6).toFixed(3)} ${what} | ${isr} | committed ${this.checker.committed.endOffset}`);
   }
 
   #count(name: string): void {
