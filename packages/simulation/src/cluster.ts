@@ -40,7 +40,7 @@ export type Notice =
   | { readonly type: "told"; readonly text: string }
   | { readonly type: "kill" | "shutDown" | "pause" | "resume" | "start"; readonly brokerId: number }
   | { readonly type: "powerCut"; readonly brokerId: number; readonly loss: Loss }
-  | { readonly type: "killController" | "startController" }
+  | { readonly type: "killController" | "startController" | "pauseController" | "resumeController" }
   /** A producer asks, and is answered. */
   | { readonly type: "produce"; readonly brokerId: number; readonly values: readonly string[]; readonly acks: number }
   | {
@@ -100,6 +100,7 @@ export class Cluster {
   onNotice: ((notice: Notice) => void) | undefined;
   controller: AppointedController | undefined;
   #controllerClock: ProcessClock | undefined;
+  #isControllerPaused = false;
   #controllerPeer: SimulatedPeer | undefined;
   #controllerEnvironment: SimulatedEnvironment;
   readonly #client: SimulatedPeer;
@@ -166,18 +167,24 @@ export class Cluster {
     this.#controllerClock = undefined;
     this.#controllerPeer?.crashProcess();
     this.#unclog(CONTROLLER_ID);
+    this.#isControllerPaused = false;
     this.controller = undefined;
     this.#controllerEnvironment = this.#controllerEnvironment.crashProcess();
   }
 
   /** SIGSTOP to the controller's process. */
   pauseController(): void {
+    this.onNotice?.({ type: "pauseController" });
+    this.#isControllerPaused = true;
     this.#controllerClock?.pause();
     this.#clog(CONTROLLER_ID);
   }
 
   /** SIGCONT. As in libuv's loop, timers that are overdue fire before anything is read that arrived meanwhile. */
   async resumeController(): Promise<void> {
+    if (!this.#isControllerPaused) return;
+    this.#isControllerPaused = false;
+    this.onNotice?.({ type: "resumeController" });
     this.#controllerClock?.resume();
     await this.wait(1);
     this.#unclog(CONTROLLER_ID);

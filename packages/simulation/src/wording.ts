@@ -47,6 +47,10 @@ export function wordsOfNotice(notice: Notice, isStopping: (brokerId: number) => 
       return { kind: "fault", text: "The controller is killed." };
     case "startController":
       return { kind: "fault", text: "The controller starts." };
+    case "pauseController":
+      return { kind: "fault", text: "The controller stands still: its process is stopped, messages wait." };
+    case "resumeController":
+      return { kind: "fault", text: "The controller runs on." };
     case "produce":
       return {
         kind: "client",
