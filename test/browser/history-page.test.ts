@@ -104,7 +104,7 @@ describe("a stranger opens an example", () => {
         hw: "2",
         leo: "2",
       });
-    expect(await page.locator(`.acknowledged [data-value="m1"]`).textContent()).toBe("m1 at 1: gone");
+    expect(await page.locator(`.acknowledged [data-value="m1"]`).textContent()).toBe("m1 at 1: not on the leader");
   });
 
   test("its cure: nothing is cut, and the record is on all replicas", async () => {

@@ -128,7 +128,9 @@ main { scroll-margin-top: 8px; display: grid; grid-template-columns: minmax(0, 1
 .range b { position: absolute; left: 6px; bottom: 1px; font-size: 10.5px; font-weight: 500; white-space: nowrap; opacity: 0.85; }
 @container (max-width: 48px) { .range b, .wrong b { visibility: hidden; } }
 
-.cell { display: grid; place-items: start center; padding-top: 2px; border-right: 1px solid var(--sheet); font-size: 13.5px; font-weight: 600; overflow: hidden; white-space: nowrap; }
+.cell { display: grid; place-items: start center; padding-top: 2px; border-right: 1px solid var(--sheet); font-size: 13.5px; overflow: hidden; white-space: nowrap; container-type: inline-size; }
+.cell b { font-weight: 600; }
+@container (max-width: 30px) { .cell b { visibility: hidden; } }
 .uncommitted { background: repeating-linear-gradient(-45deg, var(--hatch) 0 4px, transparent 4px 8px); }
 .wrong { border: 3px solid var(--bad); border-radius: 4px; min-width: 6px; margin: -3px 0; }
 .wrong { container-type: inline-size; }

@@ -45,7 +45,7 @@ export const RULES: ReadonlyMap<string, Rule> = new Map([
     {
       rule: "the HW moves only over what the ISR holds",
       meaning:
-        "A record counts as committed when every replica of the ISR, and min.insync.replicas at least, has it. A leader that moves its HW earlier tells clients that a record is safe which is not.",
+        "A record counts as committed when every replica that is in the ISR, or being taken into it, has it, and min.insync.replicas at least. A leader that moves its HW earlier tells clients that a record is safe which is not.",
     },
   ],
   [

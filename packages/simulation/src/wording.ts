@@ -159,7 +159,7 @@ function wordsOfRecords(view: ReplicaView, fromOffset: number, toOffset: number)
 const VIOLATIONS: readonly (readonly [message: RegExp, words: string])[] = [
   [
     /^broker (\d+): high watermark (\d+), but (\d+) does not hold it$/u,
-    "Broker $1 moved its HW to $2: everything below offset $2 counts as committed now. But broker $3, a member of the ISR, does not hold all of it",
+    "Broker $1 moved its HW to $2: everything below offset $2 counts as committed now. But broker $3, which is in the ISR or being taken into it, does not hold all of that",
   ],
   [
     /^broker (\d+): (\d+) <= (\d+) <= (\d+)$/u,

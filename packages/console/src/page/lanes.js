@@ -327,10 +327,11 @@ function showOverview(container, frame, view, window) {
  */
 function showCells(container, view, at) {
   const values = view === undefined ? [] : view.values.slice(0, view.logEndOffset);
-  const cells = childrenOf(container, values.length, () => element("span", { class: "cell" }));
+  const cells = childrenOf(container, values.length, () => element("span", { class: "cell" }, [element("b")]));
   for (const [offset, cell] of cells.entries()) {
     place(cell, at(offset), at(offset + 1) - at(offset));
-    cell.textContent = values[offset] ?? "";
+    const label = cell.firstElementChild;
+    if (label !== null) label.textContent = values[offset] ?? "";
     setAttributes(cell, { "data-offset": offset, title: `offset ${offset}: ${values[offset] ?? ""}` });
   }
 }
@@ -407,7 +408,7 @@ function makeClients() {
       for (const [at, chip] of chips.entries()) {
         const [, offset = "", value = ""] = /^(\d+):(.*)$/su.exec(acknowledged[at] ?? "") ?? [];
         const isGone = isLed && leader.values[Number(offset)] !== value;
-        chip.textContent = `${value} at ${offset}${isGone ? ": gone" : ""}`;
+        chip.textContent = `${value} at ${offset}${isGone ? ": not on the leader" : ""}`;
         setAttributes(chip, { "data-gone": isGone, "data-offset": offset, "data-value": value });
       }
       setAttributes(root, { "data-count": acknowledged.length });
