@@ -65,6 +65,28 @@ describe("what survives", () => {
     }
   });
 
+  test("a flush that syncs a segment in the middle of a write leaves the rest of it to the next one", async () => {
+    const fixture = new LogFixture({ flush: "none", segmentBytes: 100 });
+    const log = await fixture.open();
+    await log.append(batchOf(["a"]), { origin: "local" });
+    // The roll begins a flush, which waits at the first segment; the write behind it takes two calls and waits at the second one.
+    const sync = fixture.disk.stall({ operation: "sync", path: /\.log$/u });
+    const write = fixture.disk.stall({ operation: "write", path: /\.log$/u });
+    fixture.disk.limits.shortTransferOneIn = 1;
+    const appended = log.append(batchOf(["b"]), { origin: "local" });
+    await new Promise(setImmediate);
+    sync.release();
+    await new Promise(setImmediate);
+    write.release();
+    await appended;
+    await log.flush();
+    expect(log.recoveryPoint).toBe(2);
+    fixture.powerCut();
+    const after = await fixture.open();
+    expect(after.damaged).toEqual([]);
+    expect(await recordsOf(after)).toEqual(["0:a", "1:b"]);
+  });
+
   test("a flush in the background makes durable what was written, and appends go on beside it", async () => {
     const fixture = new LogFixture({ flush: "none" });
     const log = await fixture.open();

@@ -122,9 +122,13 @@ export class LogSegment {
    */
   async write(bytes: Uint8Array): Promise<void> {
     const file = this.#file ?? fail("the active segment is open", { path: this.path });
-    this.isDirty = true;
     this.#writtenFromBytes = Math.min(this.#writtenFromBytes, this.sizeBytes);
-    await this.io.write(file, bytes, this.sizeBytes);
+    try {
+      await this.io.write(file, bytes, this.sizeBytes);
+    } finally {
+      // Not before: a sync that ran beside the write has covered a part of it at most, and took the segment for clean.
+      this.isDirty = true;
+    }
   }
 
   /** Takes the batch that begins at the segment's end into size and index. Kafka's rule: the entry of a batch is made before its own bytes count. */
@@ -218,6 +222,7 @@ export class LogSegment {
   async cutBack(durably: boolean): Promise<void> {
     const file = this.#file ?? fail("the active segment is open", { path: this.path });
     await file.truncate(this.sizeBytes);
+    this.isDirty = true;
     if (durably) await file.sync();
   }
 
