@@ -38,6 +38,7 @@ describe("words of the command line", () => {
       "dump <...files>",
       "verify <dir>",
       "describe <...dirs>",
+      "simulate",
     ]) {
       expect(general.stdout.toString("utf8")).toContain(name);
     }

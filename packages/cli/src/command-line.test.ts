@@ -1,8 +1,9 @@
-import { mkdir, mkdtemp, readdir, rm, writeFile } from "node:fs/promises";
+import { mkdir, mkdtemp, readdir, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 
 import { Tidemark } from "@tidemark/server";
+import { encodePlan, planOf } from "@tidemark/simulation";
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 
 import { runCommandLine } from "./command-line.ts";
@@ -50,6 +51,13 @@ describe("words that are wrong: one line, exit code 2", () => {
     [["demo", "--nodes", "2"], '--nodes must be 1 or 3, not "2"'],
     [["dump"], "missing required args for command dump <...files>"],
     [["describe"], "missing required args for command describe <...dirs>"],
+    [["simulate", "--seeds", "5"], '--seeds must be a whole number from 0 to 4294967295, not ""'],
+    [["simulate", "--seeds", "5..1"], "--seeds ends before it begins: 5..1"],
+    [["simulate", "--seed", "1", "--seeds", "1..2"], "one of --seed, --seeds, --minutes and --plan says what to run"],
+    [
+      ["simulate", "--seeds", "1..2", "--trace"],
+      "--trace, --html and --shrink are for one run: --seed N or --plan FILE",
+    ],
   ])("%j", async (args, line) => {
     expect(await run(...args)).toEqual({ exitCode: 2, stdout: "", stderr: `tidemark: ${line}\n` });
   });
@@ -57,6 +65,43 @@ describe("words that are wrong: one line, exit code 2", () => {
 
 test.each([["--version"], ["-v"]])("%s prints the version", async (word) => {
   expect(await run(word)).toEqual({ exitCode: 0, stdout: `${VERSION}\n`, stderr: "" });
+});
+
+describe("simulate", () => {
+  let directory = "";
+  beforeEach(async () => {
+    directory = await mkdtemp(join(tmpdir(), "tidemark-simulate-"));
+  });
+  afterEach(() => rm(directory, { recursive: true, force: true }));
+
+  test("a seed: its steps, its page, a line in the ledger for each call", async () => {
+    const page = join(directory, "page.html");
+    const ledger = join(directory, "ledger.ndjson");
+    const traced = await run("simulate", "--seed", "8", "--trace", "--html", page, "--ledger", ledger);
+    expect(traced).toMatchObject({ exitCode: 0, stderr: "" });
+    expect(traced.stdout).toMatch(/^ +0\.\d{6} {2}decision {7}Controller: broker 1 leads in epoch 0/mu);
+    expect(traced.stdout).toMatch(/^OK {9}no rule was broken$/mu);
+    expect(await readFile(page, "utf8")).toContain("<title>Seed 8: no rule was broken</title>");
+    expect(await run("simulate", "--seeds", "8..9", "--ledger", ledger)).toMatchObject({ exitCode: 0 });
+    const lines = (await readFile(ledger, "utf8")).trimEnd().split("\n");
+    expect(lines.map((line) => JSON.parse(line) as unknown)).toMatchObject([
+      { version: VERSION, firstSeed: 8, lastSeed: 8, seeds: 1, failed: 0 },
+      { firstSeed: 8, lastSeed: 9, seeds: 2, failed: 0 },
+    ]);
+  });
+
+  test("a plan that is run again gives the same history as its seed; a file that is none is told", async () => {
+    const path = join(directory, "plan.json");
+    await writeFile(path, encodePlan(planOf(8)));
+    const steps = (text: string): string[] => text.split("\n").filter((line) => /^ +\d+\.\d{6} /u.test(line));
+    const fromPlan = steps((await run("simulate", "--plan", path, "--trace")).stdout);
+    expect(fromPlan.length).toBeGreaterThan(100);
+    expect(fromPlan).toEqual(steps((await run("simulate", "--seed", "8", "--trace")).stdout));
+    await writeFile(path, "{}");
+    const refused = await run("simulate", "--plan", path);
+    expect(refused).toMatchObject({ exitCode: 2, stdout: "" });
+    expect(refused.stderr).toContain("is not a plan of this version");
+  });
 });
 
 describe("commands on a directory", () => {

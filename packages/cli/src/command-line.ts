@@ -9,6 +9,7 @@ import { INGEST_COMMAND, type IngestTask } from "./demo/messages.ts";
 import { CommandError, describeError, EXIT_CANNOT, EXIT_OK, Interrupted } from "./errors.ts";
 import { FETCH_FORMATS, type FetchFormat, type FetchFrom } from "./fetch-options.ts";
 import { interruptible } from "./interrupt.ts";
+import type { SimulateWhat } from "./simulate.ts";
 import { printLine } from "./terminal.ts";
 import { VERSION } from "./version.ts";
 
@@ -182,6 +183,33 @@ function defineCommands(signal: AbortSignal): CAC {
       return describe(paths, { json: flagOption(options, "json") });
     });
 
+  cli
+    .command(
+      "simulate",
+      "Run clusters under simulated faults, by seed, and check the rules of replication all the while",
+    )
+    .option("--seed <number>", "One seed; with --minutes the first (default: random)")
+    .option("--seeds <first..last>", "All of these seeds")
+    .option("--minutes <number>", "One seed after another for so long")
+    .option("--plan <file>", "A plan that --shrink wrote, or one edited by hand")
+    .option("--html <file>", "Write a page that plays the one run")
+    .option("--trace", "Print every step of the one run")
+    .option("--shrink <file>", "If a rule is broken: look for the smallest plan that breaks it, and write it here")
+    .option("--ledger <file>", "Append a line of JSON about these runs")
+    .action(async (options: RawOptions) => {
+      const { runSimulate } = await import("./simulate.ts");
+      return runSimulate(
+        {
+          what: simulateWhat(options),
+          htmlPath: textOption(options, "html"),
+          trace: flagOption(options, "trace"),
+          shrinkPath: textOption(options, "shrink"),
+          ledgerPath: textOption(options, "ledger"),
+        },
+        signal,
+      );
+    });
+
   cli.help();
   cli.globalCommand.option("-v, --version", "Display the version");
   return cli;
@@ -192,6 +220,29 @@ function nodesOption(options: RawOptions): 1 | 3 {
   if (text === "1") return 1;
   if (text === "3") return 3;
   throw new CommandError(`--nodes must be 1 or 3, not ${JSON.stringify(text)}`);
+}
+
+function simulateWhat(options: RawOptions): SimulateWhat {
+  const seed = integerOption(options, "seed", SEED_RANGE);
+  const seeds = textOption(options, "seeds");
+  const minutes = integerOption(options, "minutes", { min: 1, max: 24 * 60 });
+  const path = textOption(options, "plan");
+  const ways = [seed !== undefined && minutes === undefined, seeds, minutes, path].filter(
+    (way) => way !== undefined && way !== false,
+  );
+  if (ways.length > 1 || (seed !== undefined && path !== undefined))
+    throw new CommandError("one of --seed, --seeds, --minutes and --plan says what to run");
+  if (path !== undefined) return { type: "plan", path };
+  if (minutes !== undefined) return { type: "minutes", first: seed ?? randomInt(SEED_RANGE.max), minutes };
+  if (seeds === undefined) {
+    const only = seed ?? randomInt(SEED_RANGE.max);
+    return { type: "seeds", first: only, last: only };
+  }
+  const [, from = "", to = ""] = /^(\d+)\.\.(\d+)$/u.exec(seeds) ?? [];
+  const first = parseInteger(from, "--seeds", SEED_RANGE);
+  const last = parseInteger(to, "--seeds", SEED_RANGE);
+  if (first > last) throw new CommandError(`--seeds ends before it begins: ${seeds}`);
+  return { type: "seeds", first, last };
 }
 
 function fromOption(options: RawOptions): FetchFrom {

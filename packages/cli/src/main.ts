@@ -1,5 +1,11 @@
 #!/usr/bin/env node
 import { runCommandLine } from "./command-line.ts";
 
+// A reader that has seen enough (`| head`) is no error.
+process.stdout.on("error", (error: NodeJS.ErrnoException) => {
+  if (error.code !== "EPIPE") throw error;
+  process.exit();
+});
+
 // Not process.exit: output that is still on its way to a pipe would be lost.
 process.exitCode = await runCommandLine(process.argv.slice(2));
