@@ -47,6 +47,7 @@ const FILE_NAME = /"(\.{1,2}\/[^"\n]+)\.js"/g;
 
 const manifests = new Map();
 const modules = new Map();
+const assets = new Set();
 const dependencies = new Map();
 const optionalDependencies = new Map();
 
@@ -57,6 +58,7 @@ try {
   for (const entry of [...Object.values(EXPORTS), COMMAND]) reach(entry, "the package's entries");
   for (const folder of new Set([...modules.keys()].map((id) => folderOf(id)))) collectDependencies(folder);
   for (const id of modules.keys()) stageModule(id);
+  for (const id of assets) stageCopy(outputOf(id, ".js"), join(stage, `dist/${id}.js`));
   stageManifest();
   for (const name of ["README.md", "LICENSE"]) stageCopy(join(ROOT, name), join(stage, name));
   console.log(pack());
@@ -90,7 +92,10 @@ function reach(id, importer) {
     if (extension === ".d.ts") continue;
     for (const match of text.matchAll(FILE_NAME)) {
       const named = posix.join(posix.dirname(id), match[1]);
-      if (folderOf(named) === folderOf(id) && sourceOf(named) !== undefined) reach(named, path);
+      if (folderOf(named) !== folderOf(id)) continue;
+      if (sourceOf(named) !== undefined) reach(named, path);
+      // Read at run time, and no part of the program: a script of a page.
+      else if (existsSync(outputOf(named, ".js"))) assets.add(named);
     }
   }
 }

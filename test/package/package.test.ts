@@ -227,6 +227,20 @@ describe.each(NODE_MAJORS)("on Node %i", (major) => {
   });
 });
 
+test("a seed gives the same history on every version of Node, step by step", async () => {
+  const histories = await Promise.all(
+    NODE_MAJORS.map(async (major) => {
+      const program = join(installation.folder, "node_modules", ".bin", "tidemark");
+      const path = pathOf(installation.nodes.get(major) ?? "");
+      const args = ["simulate", "--seed", "24", "--trace", "--html", join(installation.dataDirectory(), "page.html")];
+      const printed = await runOrFail(program, args, { cwd: installation.folder, path });
+      return printed.split("\n").filter((line) => /^ +\d+\.\d{6} |^hash /u.test(line));
+    }),
+  );
+  expect(histories[0]?.length).toBeGreaterThan(100);
+  for (const history of histories) expect(history).toEqual(histories[0]);
+});
+
 test("npm install in the repository stops at once and says what to type", async () => {
   const folder = await mkdtemp(join(tmpdir(), "tidemark-npm-install-"));
   try {

@@ -113,6 +113,7 @@ async function runOne(plan: Plan, options: SimulateOptions): Promise<SeedReport>
     : { report: await simulate(seed, plan), history: undefined };
   if (trace && run.history !== undefined)
     for (const line of [...TRACE_LEGEND, ...traceOf(run.history)]) printLine(line);
+  printLine(`hash       ${run.report.traceHash.toString(16)} of the order of all events`);
   if (htmlPath !== undefined && run.history !== undefined) {
     await writeFile(htmlPath, renderHistory(run.history));
     printLine(`history    ${htmlPath}`);

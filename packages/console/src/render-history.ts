@@ -4,12 +4,18 @@ import { PAGE_STYLE } from "./page-style.ts";
 import type { RecordedHistory } from "./recorded-history.ts";
 import { shortenHistory } from "./shorten-history.ts";
 
-/** The modules of the page's script: what one imports stands before it. */
-const PAGE_MODULES = ["element", "timeline", "lanes", "events", "explanation", "player", "main"] as const;
+/** The modules of the page's script, by their whole names so that a packer finds them: what one imports stands before it. */
+const PAGE_MODULES = [
+  "./page/element.js",
+  "./page/timeline.js",
+  "./page/lanes.js",
+  "./page/events.js",
+  "./page/explanation.js",
+  "./page/player.js",
+  "./page/main.js",
+] as const;
 
-const PAGE_SCRIPT = joinModules(
-  PAGE_MODULES.map((name) => readFileSync(new URL(`./page/${name}.js`, import.meta.url), "utf8")),
-);
+const PAGE_SCRIPT = joinModules(PAGE_MODULES.map((path) => readFileSync(new URL(path, import.meta.url), "utf8")));
 
 /**
  * The page that plays a history: one HTML document that asks nothing of any other place, for any current browser, from a file too.
