@@ -1,8 +1,11 @@
 import { SimulatedRandom } from "@tidemark/simulator";
 import { PeerError } from "@tidemark/wire";
 import type { Checker } from "./checker.ts";
-import { NAME, textBatch } from "./cluster.ts";
+import type { ClientHistory } from "./client-history.ts";
+import { recordsIn, textBatch } from "./cluster.ts";
 import type { Cluster } from "./cluster.ts";
+import type { SendOutcome, Tries } from "./history.ts";
+import { fetchCommitted } from "./tail.ts";
 
 export interface ProducerOptions {
   readonly id: number;
@@ -11,6 +14,28 @@ export interface ProducerOptions {
   readonly valueBytesMax: number;
   readonly timeoutMs: number;
   readonly pauseMsMax: number;
+  /** Without a producer id a batch may be stored as often as it is sent. */
+  readonly isNameless: boolean;
+  /** A batch is given up after so many tries; 0: never. */
+  readonly triesMax: number;
+}
+
+/** Answers that mean that nothing was appended: they come before anything is. Others may also come after. */
+const REFUSALS: ReadonlySet<string> = new Set([
+  "NOT_ENOUGH_REPLICAS",
+  "OUT_OF_ORDER_SEQUENCE_NUMBER",
+  "UNKNOWN_TOPIC_OR_PARTITION",
+  "UNREACHABLE",
+  "QUEUE_FULL",
+]);
+
+/** The tries of one batch so far. */
+interface Sending {
+  readonly values: readonly string[];
+  /** Tries that may have been carried out, or may still be. */
+  uncertain: number;
+  /** Since the first of them the producer has begun anew. */
+  isRenamed: boolean;
 }
 
 /** What an idempotent producer was told. */
@@ -21,13 +46,15 @@ export interface Acknowledged {
 }
 
 /**
- * An idempotent producer: sends each batch to whoever leads, again and again with the same sequence, until it is acknowledged, and
- * only then the next. With acks 1 records may be lost, and the sequence with them: it goes on as a new producer then.
+ * Sends each batch to whoever leads, again and again, until it is acknowledged or given up, and only then the next. It is idempotent
+ * unless it is nameless. With acks 1 records may be lost, and the sequence with them: it goes on as a new producer then, and so it does
+ * when it gives up what may be in the log.
  */
 export class Producer {
   readonly acknowledged: Acknowledged[] = [];
   readonly #cluster: Cluster;
   readonly #checker: Checker;
+  readonly #history: ClientHistory;
   readonly #options: ProducerOptions;
   readonly #random: SimulatedRandom;
   #producerId: number;
@@ -37,15 +64,16 @@ export class Producer {
   #isStopped = false;
   sends = 0;
 
-  constructor(cluster: Cluster, checker: Checker, options: ProducerOptions) {
+  constructor(cluster: Cluster, checker: Checker, history: ClientHistory, options: ProducerOptions) {
     this.#cluster = cluster;
     this.#checker = checker;
+    this.#history = history;
     this.#options = options;
     this.#random = new SimulatedRandom(cluster.options.seed * 31 + options.id);
     this.#producerId = options.id * 1000;
   }
 
-  /** Returns when it was stopped and its last batch is acknowledged. */
+  /** Returns when it was stopped and its last batch is acknowledged, or given up. */
   async run(): Promise<void> {
     while (!this.#isStopped) {
       await this.#sendNext();
@@ -58,44 +86,75 @@ export class Producer {
   }
 
   async #sendNext(): Promise<void> {
-    const count = 1 + this.#below("records", this.#options.recordsMax);
+    const { id, acks, recordsMax, valueBytesMax, triesMax } = this.#options;
+    const count = 1 + this.#below("records", recordsMax);
     const values = Array.from({ length: count }, (_, at) => {
-      const filler = "x".repeat(this.#below("bytes", this.#options.valueBytesMax));
-      return `${this.#options.id}:${this.#written + at}:${filler}`;
+      const filler = "x".repeat(this.#below("bytes", valueBytesMax));
+      return `${id}:${this.#written + at}:${filler}`;
     });
-    for (let isFirst = true; ; isFirst = false) {
+    this.#written += count;
+    const op = this.#history.begin({ type: "send", client: `producer ${id}`, acks, values });
+    const sending: Sending = { values, uncertain: 0, isRenamed: false };
+    for (let tries = 1; ; tries += 1) {
       // It goes on after a stop: without an answer nobody knows whether the batch is in the log.
-      if (!isFirst) await this.#cluster.wait(10 + this.#below("back-off", 90));
-      const batch = textBatch(values, { id: this.#producerId, sequence: this.#sequence });
-      const baseOffset = await this.#attempt(batch);
-      if (baseOffset === undefined) continue;
-      this.#sequence += count;
-      this.#written += count;
-      if (this.#options.acks === -1) {
-        this.#checker.acknowledged(batch, baseOffset);
-        this.acknowledged.push({ baseOffset, batch, values });
-      }
+      if (tries > 1) await this.#cluster.wait(10 + this.#below("back-off", 90));
+      const baseOffset = await this.#attempt(sending);
+      if (baseOffset === undefined && tries !== triesMax) continue;
+      const outcome: SendOutcome =
+        baseOffset !== undefined ? { type: "ok", baseOffset } : { type: sending.uncertain > 0 ? "unknown" : "fail" };
+      this.#history.end({ type: "sent", op, tries: this.#triesOf(sending, outcome), outcome });
+      if (outcome.type === "ok") this.#sequence += count;
+      else if (outcome.type === "unknown") this.#rename(sending);
       return;
     }
   }
 
+  /** A nameless batch is stored once more whenever the network says it once more. */
+  #triesOf({ uncertain, isRenamed }: Sending, outcome: SendOutcome): Tries {
+    const { isNameless } = this.#options;
+    const isOne = uncertain <= (outcome.type === "ok" ? 0 : 1);
+    if (isOne && !(isNameless && this.#history.mayReplay)) return "once";
+    return isNameless || isRenamed ? "repeated" : "idempotent";
+  }
+
   /** @returns the base offset when it was acknowledged */
-  async #attempt(batch: Uint8Array): Promise<number | undefined> {
-    const { acks, timeoutMs } = this.#options;
+  async #attempt(sending: Sending): Promise<number | undefined> {
+    const { acks, timeoutMs, isNameless } = this.#options;
+    const { values } = sending;
     this.sends += 1;
+    const batch = textBatch(values, isNameless ? undefined : { id: this.#producerId, sequence: this.#sequence });
     try {
       const answer = await this.#cluster.send(this.#leader, batch, { acks, timeoutMs });
-      if (answer.error === "NONE") return answer.baseOffset;
-      if (answer.error === "OUT_OF_ORDER_SEQUENCE_NUMBER" && acks === 1) {
-        this.#producerId += 1;
-        this.#sequence = 0;
-      } else if (answer.leaderId >= 1) this.#leader = answer.leaderId;
+      if (answer.error === "NONE") {
+        this.#acknowledge({ baseOffset: answer.baseOffset, batch, values });
+        return answer.baseOffset;
+      }
+      this.#failed(sending, answer.error);
+      if (answer.error === "OUT_OF_ORDER_SEQUENCE_NUMBER" && acks === 1) this.#rename(sending);
+      else if (answer.leaderId >= 1) this.#leader = answer.leaderId;
       else if (answer.error === "NOT_LEADER_OR_FOLLOWER" || answer.error === "UNKNOWN_TOPIC_OR_PARTITION") this.#next();
     } catch (error) {
       if (!(error instanceof PeerError)) throw error;
+      this.#failed(sending, error.code);
       this.#next();
     }
     return undefined;
+  }
+
+  #acknowledge(acknowledged: Acknowledged): void {
+    if (this.#options.acks !== -1) return;
+    this.#checker.acknowledged(acknowledged.batch, acknowledged.baseOffset);
+    this.acknowledged.push(acknowledged);
+  }
+
+  #failed(sending: Sending, code: string): void {
+    if (this.#history.mayReplay || !REFUSALS.has(code)) sending.uncertain += 1;
+  }
+
+  #rename(sending: Sending): void {
+    this.#producerId += 1;
+    this.#sequence = 0;
+    if (sending.uncertain > 0) sending.isRenamed = true;
   }
 
   #next(): void {
@@ -112,13 +171,15 @@ export class Producer {
 export class Consumer {
   readonly #cluster: Cluster;
   readonly #checker: Checker;
+  readonly #history: ClientHistory;
   readonly #positions = new Map<number, number>();
   #isStopped = false;
   reads = 0;
 
-  constructor(cluster: Cluster, checker: Checker) {
+  constructor(cluster: Cluster, checker: Checker, history: ClientHistory) {
     this.#cluster = cluster;
     this.#checker = checker;
+    this.#history = history;
   }
 
   async run(pauseMs: number): Promise<void> {
@@ -133,29 +194,13 @@ export class Consumer {
   }
 
   async #read(brokerId: number): Promise<void> {
-    const fetchOffset = this.#positions.get(brokerId) ?? 0;
-    const partition = { ...NAME, currentLeaderEpoch: -1, fetchOffset, flushedEndOffset: -1, lastFetchedEpoch: -1 };
-    try {
-      const { partitions } = await this.#cluster.request(
-        brokerId,
-        {
-          kind: "fetch",
-          replicaId: -1,
-          brokerEpoch: -1,
-          maxWaitMs: 0,
-          minBytes: 0,
-          maxBytes: 1 << 16,
-          partitions: [{ ...partition, logStartOffset: -1, maxBytes: 1 << 16 }],
-        },
-        500,
-      );
-      const answer = partitions[0];
-      if (answer?.error !== "NONE") return;
-      this.reads += 1;
-      this.#checker.consumed(answer.bytes);
-      this.#positions.set(brokerId, Math.max(0, answer.highWatermark));
-    } catch (error) {
-      if (!(error instanceof PeerError)) throw error;
-    }
+    const fromOffset = this.#positions.get(brokerId) ?? 0;
+    const op = this.#history.begin({ type: "poll", client: "consumer", fromOffset, isAssigned: true });
+    const answer = await fetchCommitted(this.#cluster, brokerId, { fromOffset, leaderEpoch: -1, maxWaitMs: 0 });
+    if (answer === undefined) return this.#history.end({ type: "refused", op });
+    this.reads += 1;
+    this.#checker.consumed(answer.bytes);
+    this.#history.end({ type: "polled", op, records: recordsIn(answer.bytes, fromOffset) });
+    this.#positions.set(brokerId, Math.max(0, answer.highWatermark));
   }
 }

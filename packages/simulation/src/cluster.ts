@@ -14,6 +14,7 @@ import {
 import type { LossRule, SimulatedPeer } from "@tidemark/simulator";
 import { decodeRecords, encodeBatch, recordsSection, scanBatch } from "@tidemark/wire";
 import type { PartitionState, PeerAddress, PeerRequest, ProducePartitionResponse, ResponseTo } from "@tidemark/wire";
+import type { SeenRecord } from "./history.ts";
 import { ProcessClock, WatchedKernel } from "./process.ts";
 
 const TOPIC = "orders";
@@ -496,21 +497,27 @@ export function textBatch(values: readonly string[], producer?: { id: number; se
 
 /** `offset:value` of every record in a log. */
 export async function recordsOf(log: PartitionLog): Promise<string[]> {
-  const records: string[] = [];
+  const records: SeenRecord[] = [];
   for (let next: number = log.logStartOffset; next < log.logEndOffset;) {
     const { bytes } = await log.read({ fromOffset: toOffset(next), maxBytes: 1 << 20 });
-    const before = next;
-    for (let at = 0; at < bytes.length;) {
-      const scan = scanBatch(bytes, at);
-      if (scan.type !== "batch") break;
-      for (const record of decodeRecords(scan.header, recordsSection(bytes, scan.header))) {
-        if (record.offset >= before)
-          records.push(`${record.offset}:${new TextDecoder().decode(record.value ?? new Uint8Array(0))}`);
-      }
-      next = scan.header.lastOffset + 1;
-      at += scan.header.sizeInBytes;
+    const more = recordsIn(bytes, next);
+    if (more.length === 0) break;
+    records.push(...more);
+    next = (records.at(-1)?.offset ?? next) + 1;
+  }
+  return records.map(({ offset, value }) => `${offset}:${value}`);
+}
+
+/** The records of whole batches, from the offset on: a fetch brings the batch that holds it. */
+export function recordsIn(bytes: Uint8Array, fromOffset: number): SeenRecord[] {
+  const records: SeenRecord[] = [];
+  for (let at = 0; at < bytes.length;) {
+    const scan = scanBatch(bytes, at);
+    if (scan.type !== "batch") break;
+    for (const { offset, value } of decodeRecords(scan.header, recordsSection(bytes, scan.header))) {
+      if (offset >= fromOffset) records.push({ offset, value: new TextDecoder().decode(value ?? new Uint8Array(0)) });
     }
-    if (next === before) break;
+    at += scan.header.sizeInBytes;
   }
   return records;
 }

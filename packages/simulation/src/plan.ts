@@ -99,6 +99,8 @@ export function planOf(seed: number): Plan {
       valueBytesMax: 1 + below(`bytes${id}`, 100),
       timeoutMs: 200 + below(`time-out${id}`, 2000),
       pauseMsMax: below(`pause${id}`, 300),
+      isNameless: id > 1 && below(`nameless${id}`, 4) === 0,
+      triesMax: id === 1 ? 0 : pick(`tries${id}`, [0, 0, 1, 3]),
     });
   }
   return {

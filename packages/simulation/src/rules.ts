@@ -1,3 +1,5 @@
+import { ANOMALIES } from "./history.ts";
+
 /** What a rule says, in words for a person who never saw the project. */
 export interface Rule {
   /** In a few words. */
@@ -147,6 +149,14 @@ export const RULES: ReadonlyMap<string, Rule> = new Map([
   ],
 ]);
 
+/** What clients of a log may never see, by id. */
+const CLIENT_RULES: ReadonlyMap<string, Rule> = new Map(
+  Object.entries(ANOMALIES).map(([id, anomaly]) => {
+    const [name = "", meaning = ""] = anomaly.split(": ");
+    return [id, { rule: `clients see no ${name}`, meaning: `What clients saw is wrong in itself: ${meaning}.` }];
+  }),
+);
+
 /** For what ends a run and is no broken rule: nothing moves any more, or an error that nobody expected. */
 const NO_RULE: Rule = {
   rule: "the cluster comes to rest",
@@ -156,8 +166,8 @@ const NO_RULE: Rule = {
 
 /** A failure as `SeedReport` tells it, taken apart. */
 export function parseFailure(failure: string): { readonly id: string; readonly what: string; readonly rule: Rule } {
-  const [, id = "", what = ""] = /^(S\d+): (.*)/su.exec(failure) ?? [];
-  const rule = RULES.get(id);
+  const [, id = "", what = ""] = /^([CS]\d+): (.*)/su.exec(failure) ?? [];
+  const rule = RULES.get(id) ?? CLIENT_RULES.get(id);
   return rule === undefined
     ? { id: "liveness", what: failure.split("\n", 1)[0] ?? "", rule: NO_RULE }
     : { id, what, rule };

@@ -1,10 +1,12 @@
 import { startMessageSwarm } from "@tidemark/simulator";
 import { Checker, Violation } from "./checker.ts";
 import { Consumer, Producer } from "./client.ts";
+import { ClientHistory } from "./client-history.ts";
 import { Cluster, CONTROLLER_ID, NAME, recordsOf } from "./cluster.ts";
 import type { Node } from "./cluster.ts";
 import type { Fault, Plan } from "./plan.ts";
 import { planOf } from "./plan.ts";
+import { EndAsker, Tail } from "./tail.ts";
 
 /** What became of one seed. */
 export interface SeedReport {
@@ -73,8 +75,11 @@ export async function simulate(
 class Run {
   readonly cluster: Cluster;
   readonly checker: Checker;
+  readonly history: ClientHistory;
   readonly producers: readonly Producer[];
   readonly consumer: Consumer;
+  readonly tail: Tail;
+  readonly endAsker: EndAsker;
   readonly counts = new Map<string, number>();
   leaderEpochs = 0;
   readonly #plan: Plan;
@@ -85,15 +90,19 @@ class Run {
     this.#plan = plan;
     this.cluster = new Cluster(plan.cluster);
     this.checker = new Checker(this.cluster);
-    this.producers = plan.producers.map((options) => new Producer(this.cluster, this.checker, options));
-    this.consumer = new Consumer(this.cluster, this.checker);
+    this.history = new ClientHistory({ mayReplay: plan.hasMessageFaults });
+    const { cluster, checker, history } = this;
+    this.producers = plan.producers.map((options) => new Producer(cluster, checker, history, options));
+    this.consumer = new Consumer(cluster, checker, history);
+    this.tail = new Tail(cluster, history, "tail");
+    this.endAsker = new EndAsker(cluster, history);
   }
 
   async body(): Promise<void> {
-    const { cluster, producers, consumer } = this;
+    const { cluster, producers, consumer, tail, endAsker } = this;
     await cluster.startAll();
     const clients = Promise.all(producers.map((producer) => this.#guard(producer.run())));
-    const reading = this.#guard(consumer.run(200));
+    const reading = Promise.all([consumer.run(200), tail.run(), endAsker.run()].map((client) => this.#guard(client)));
     const swarm = this.#plan.hasMessageFaults ? startMessageSwarm(cluster.network) : undefined;
     cluster.network.onEvent = ({ event }) => {
       if (MESSAGE_FAULTS.has(event)) this.#count(event);
@@ -110,12 +119,13 @@ class Run {
     await this.#repair();
     void this.#guard(this.#operate());
     for (const producer of producers) producer.stop();
-    consumer.stop();
+    for (const client of [consumer, tail, endAsker]) client.stop();
     await this.#within("all batches are acknowledged", clients);
     await reading;
     await cluster.converged(CONVERGENCE_MS);
     this.#isDone = true;
     this.leaderEpochs = cluster.decided?.leaderEpoch ?? -1;
+    await this.#judgeHistory();
     await this.#verify();
   }
 
@@ -278,27 +288,38 @@ class Run {
       throw new Violation("S22", `broker ${unexpected.brokerId} gave up: ${unexpected.reason}`);
     const { log } = cluster.node(cluster.leader() ?? 1);
     const records = log === undefined ? [] : await recordsOf(log);
-    const offsets = new Map<string, number>();
+    const stored = new Set<string>();
+    const seen = new Set<string>();
     for (const record of records) {
       const at = record.indexOf(":");
       const value = record.slice(at + 1);
       const id = value.split(":", 2).join(":");
-      const acks = this.#plan.producers.find((producer) => `${producer.id}` === id.split(":")[0])?.acks;
-      if (offsets.has(id) && acks === -1) throw new Violation("S17", `${id} is twice in the log`);
-      offsets.set(id, Number(record.slice(0, at)));
+      const sender = this.#plan.producers.find((producer) => `${producer.id}` === id.split(":")[0]);
+      if (seen.has(id) && sender?.acks === -1 && !sender.isNameless)
+        throw new Violation("S17", `${id} is twice in the log`);
+      seen.add(id);
+      stored.add(`${record.slice(0, at)}:${id}`);
     }
     for (const { acknowledged } of this.producers) {
       let last = -1;
       for (const { baseOffset, values } of acknowledged) {
         for (const [delta, value] of values.entries()) {
-          const offset = offsets.get(value.split(":", 2).join(":"));
-          if (offset !== baseOffset + delta)
-            throw new Violation("S1", `${value} was acknowledged at ${baseOffset + delta}, and is at ${offset}`);
+          const place = `${baseOffset + delta}:${value.split(":", 2).join(":")}`;
+          if (!stored.has(place)) throw new Violation("S1", `${value} was acknowledged at ${place}, and is not there`);
         }
         if (baseOffset <= last) throw new Violation("S17", `acknowledged at ${baseOffset} after ${last}`);
         last = baseOffset;
       }
     }
+  }
+
+  /** Reads everything as a client does, and has all that clients saw judged. */
+  async #judgeHistory(): Promise<void> {
+    const { cluster, history } = this;
+    history.quiet();
+    await new Tail(cluster, history, "final").readToEnd(cluster.leader() ?? 1);
+    await this.endAsker.ask();
+    history.finish();
   }
 
   async #within(what: string, done: Promise<unknown>): Promise<void> {

@@ -1,0 +1,152 @@
+import { SimulatedRandom } from "@tidemark/simulator";
+import { PeerError } from "@tidemark/wire";
+import type { FetchPartitionResponse } from "@tidemark/wire";
+import type { ClientHistory } from "./client-history.ts";
+import { NAME, recordsIn } from "./cluster.ts";
+import type { Cluster } from "./cluster.ts";
+
+const FETCH_BYTES = 1 << 16;
+/** Beyond what a fetch is allowed to wait. */
+const ANSWER_MS = 500;
+/** Between two tries, and between two questions for the end. */
+const PAUSE_MS = 100;
+const ASK_END_MS = 700;
+
+/** A consumer of committed records: from the first on, from whoever leads, through all changes of leaders. */
+export class Tail {
+  readonly #cluster: Cluster;
+  readonly #history: ClientHistory;
+  readonly #client: string;
+  readonly #random: SimulatedRandom;
+  #position = 0;
+  #highWatermark = -1;
+  #leader = 1;
+  #isAssigned = true;
+  #isStopped = false;
+
+  constructor(cluster: Cluster, history: ClientHistory, client: string) {
+    this.#cluster = cluster;
+    this.#history = history;
+    this.#client = client;
+    this.#random = new SimulatedRandom(cluster.options.seed * 37 + client.length);
+  }
+
+  async run(): Promise<void> {
+    while (!this.#isStopped) {
+      if (!(await this.#poll(this.#random.below("wait", 2) * 200))) await this.#cluster.wait(PAUSE_MS);
+    }
+  }
+
+  stop(): void {
+    this.#isStopped = true;
+  }
+
+  /** Reads up to the end that the leader tells. It is at rest, and answers. */
+  async readToEnd(leader: number): Promise<void> {
+    this.#leader = leader;
+    do {
+      if (!(await this.#poll(0))) throw new Error(`broker ${leader} leads, and refuses to be read`);
+    } while (this.#position < this.#highWatermark);
+  }
+
+  /** @returns whether it was answered */
+  async #poll(maxWaitMs: number): Promise<boolean> {
+    const client = this.#client;
+    const fromOffset = this.#position;
+    const op = this.#history.begin({ type: "poll", client, fromOffset, isAssigned: this.#isAssigned });
+    this.#isAssigned = false;
+    const answer = await fetchCommitted(this.#cluster, this.#leader, { fromOffset, leaderEpoch: -1, maxWaitMs });
+    if (answer === undefined) {
+      this.#history.end({ type: "refused", op });
+      const ids = [...this.#cluster.nodes.keys()];
+      this.#leader = ids[this.#random.below("leader", ids.length)] ?? 1;
+      return false;
+    }
+    const records = recordsIn(answer.bytes, fromOffset);
+    this.#history.end({ type: "polled", op, records });
+    this.#position = (records.at(-1)?.offset ?? fromOffset - 1) + 1;
+    this.#highWatermark = answer.highWatermark;
+    return true;
+  }
+}
+
+/** Asks now and again where the log ends: of the leader that the controller names, and of no earlier one. */
+export class EndAsker {
+  readonly #cluster: Cluster;
+  readonly #history: ClientHistory;
+  #isStopped = false;
+
+  constructor(cluster: Cluster, history: ClientHistory) {
+    this.#cluster = cluster;
+    this.#history = history;
+  }
+
+  async run(): Promise<void> {
+    while (!this.#isStopped) {
+      await this.ask();
+      await this.#cluster.wait(ASK_END_MS);
+    }
+  }
+
+  stop(): void {
+    this.#isStopped = true;
+  }
+
+  async ask(): Promise<void> {
+    const { decided } = this.#cluster;
+    if (decided === undefined || decided.leader < 0) return;
+    const { leader, leaderEpoch } = decided;
+    const op = this.#history.begin({ type: "askEnd", client: "end" });
+    const answer = await fetchCommitted(this.#cluster, leader, {
+      fromOffset: 0,
+      leaderEpoch,
+      maxWaitMs: 0,
+      maxBytes: 0,
+    });
+    if (answer === undefined) this.#history.end({ type: "refused", op });
+    else {
+      const { logEndOffset, highWatermark } = answer;
+      this.#history.end({ type: "toldEnd", op, logEndOffset, highWatermark });
+    }
+  }
+}
+
+/** What a consumer is answered; `undefined` when it is refused, or nothing comes. */
+export async function fetchCommitted(
+  cluster: Cluster,
+  brokerId: number,
+  options: {
+    readonly fromOffset: number;
+    /** -1: of whatever epoch. */
+    readonly leaderEpoch: number;
+    readonly maxWaitMs: number;
+    readonly maxBytes?: number;
+  },
+): Promise<FetchPartitionResponse | undefined> {
+  const { fromOffset, leaderEpoch, maxWaitMs, maxBytes = FETCH_BYTES } = options;
+  const partition = {
+    ...NAME,
+    currentLeaderEpoch: leaderEpoch,
+    fetchOffset: fromOffset,
+    flushedEndOffset: -1,
+    lastFetchedEpoch: -1,
+    logStartOffset: -1,
+    maxBytes,
+  };
+  const request = {
+    kind: "fetch",
+    replicaId: -1,
+    brokerEpoch: -1,
+    maxWaitMs,
+    minBytes: maxWaitMs > 0 ? 1 : 0,
+    maxBytes,
+    partitions: [partition],
+  } as const;
+  try {
+    const { partitions } = await cluster.request(brokerId, request, maxWaitMs + ANSWER_MS);
+    return partitions[0]?.error === "NONE" ? partitions[0] : undefined;
+  } catch (error) {
+    if (!(error instanceof PeerError)) throw error;
+    return undefined;
+  }
+}
