@@ -232,7 +232,7 @@ test("a seed gives the same history on every version of Node, step by step", asy
     NODE_MAJORS.map(async (major) => {
       const program = join(installation.folder, "node_modules", ".bin", "tidemark");
       const path = pathOf(installation.nodes.get(major) ?? "");
-      const args = ["simulate", "--seed", "24", "--trace", "--html", join(installation.dataDirectory(), "page.html")];
+      const args = ["simulate", "--seed", "24", "--trace", "--html", join(installation.folder, `page-${major}.html`)];
       const printed = await runOrFail(program, args, { cwd: installation.folder, path });
       return printed.split("\n").filter((line) => /^ +\d+\.\d{6} |^hash /u.test(line));
     }),
