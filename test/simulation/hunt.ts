@@ -12,11 +12,11 @@ for (const mutant of MUTANTS.filter(({ id }) => ids.length === 0 || ids.includes
     const { simulate } = module as { simulate: (seed: number) => Promise<SeedReport> };
     for (let seed = 1; seed <= seeds; seed += 1) {
       const { failure } = await simulate(seed);
-      if (failure !== undefined) return `seed ${seed}: ${failure.split("\n", 1)[0]}`;
+      if (failure !== undefined) return `killed by seed ${seed}: ${failure.split("\n", 1)[0]}`;
     }
     return undefined;
   });
   if (found === undefined) missed += 1;
-  console.log(`${mutant.id} ${mutant.title}: ${found ?? `NOT NOTICED in ${seeds} seeds`}`);
+  console.log(`${mutant.id} ${found ?? `ALIVE after ${seeds} seeds`} (${mutant.title})`);
 }
 if (missed > 0) process.exitCode = 1;

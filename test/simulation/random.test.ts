@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { planOf } from "@tidemark/simulation";
+import { FAULT_TYPES, planOf } from "@tidemark/simulation";
 import { simulate } from "@tidemark/simulation";
 
 /** More of them: `TIDEMARK_SEEDS=2000 npx vitest run --project simulation`; from another on: `TIDEMARK_FIRST_SEED=10000`. */
@@ -44,18 +44,7 @@ test("the same seed gives the same history: the order of all events, the counts 
 test("a plan is drawn from its seed alone, and every class of faults is off in many plans and on in many", () => {
   const plans = Array.from({ length: 200 }, (_, seed) => planOf(seed));
   expect(plans).toEqual(Array.from({ length: 200 }, (_, seed) => planOf(seed)));
-  const types = [
-    "kill",
-    "powerCut",
-    "shutDown",
-    "pause",
-    "holdBack",
-    "cutOff",
-    "killController",
-    "strand",
-    "pauseController",
-  ];
-  for (const type of types) {
+  for (const type of FAULT_TYPES) {
     const withIt = plans.filter(({ faults }) => faults.some((fault) => fault.type === type)).length;
     expect([type, withIt > 40, withIt < 160]).toEqual([type, true, true]);
   }

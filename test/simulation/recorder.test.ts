@@ -108,7 +108,7 @@ describe("rules in words", () => {
     .join("\n");
 
   test("every rule that can be broken has its meaning, and no other has", () => {
-    const thrown = [...sources.matchAll(/new Violation\(\s*"(S\d+)"/gu)].map(([, id = ""]) => id);
+    const thrown = [...sources.matchAll(/new Violation\(\s*"([SL]\d+)"/gu)].map(([, id = ""]) => id);
     expect([...RULES.keys()].toSorted()).toEqual([...new Set(thrown)].toSorted());
   });
 

@@ -29,7 +29,19 @@ interface Seen {
   lostTail: boolean;
   /** What the next start has to find, after a crash. */
   floor: number;
+  /** When produce requests arrived, in order, as far back as one may wait. */
+  readonly produces: number[];
+  /** When the process was last seen to stand still. */
+  pausedUs: number;
 }
+
+/** A broker's questions that may be out at a time: one to a leader, one for the cluster state, some about its ISR or its registration. */
+const REQUESTS_MAX = 8;
+
+const SECOND_US = 1_000_000;
+
+/** The longest time that an append is waited for (`planOf`), with some for its write. */
+const PRODUCE_US_MAX = 4_000_000;
 
 /**
  * Looks at all replicas and the controller between any two events, from outside: logs are read from the simulated disks.
@@ -49,6 +61,7 @@ interface Seen {
  * | S13 | a start finds what a killed process had written, and what a lost machine had synced |
  * | S15, S16 | a consumer reads what is committed |
  * | S19 | who joins the ISR has reached the start of the leader's epoch |
+ * | S22 | what waits has a bound: a broker's questions, a leader's appends; nobody gives up |
  * | S23 | the leader is in the ISR; partition epochs grow one by one |
  * | S25 | a leader never takes a replica to be further than it is |
  */
@@ -59,6 +72,7 @@ export class Checker {
   readonly #chains = new Map<string, number>();
   readonly #leaders = new Map<number, number>();
   #decided: PartitionState | undefined;
+  #knowsProduces = false;
   /** Looks that found something new. */
   checks = 0;
 
@@ -74,6 +88,8 @@ export class Checker {
       partitionEpoch: -1,
       lostTail: false,
       floor: 0,
+      produces: [],
+      pausedUs: 0,
     }));
     cluster.kernel.onEvent = () => this.check();
   }
@@ -121,12 +137,13 @@ export class Checker {
       throw new Violation("S12", `acknowledged at ${baseOffset} with ${copies.length} durable copies`);
   }
 
-  /** A consumer was given these bytes. */
-  consumed(bytes: Uint8Array): void {
+  /** A consumer was given these bytes. @returns where they end, if a whole batch is in them */
+  consumed(bytes: Uint8Array): number | undefined {
+    let endOffset: number | undefined;
     for (let at = 0; at < bytes.length;) {
       const scan = scanBatch(bytes, at);
-      if (scan.type !== "batch") return;
-      const { baseOffset, crc, partitionLeaderEpoch } = scan.header;
+      if (scan.type !== "batch") break;
+      const { baseOffset, lastOffset, crc, partitionLeaderEpoch } = scan.header;
       const committed = this.committed.batchAt(baseOffset);
       if (committed?.crc !== crc || committed.epoch !== partitionLeaderEpoch)
         throw new Violation(
@@ -134,10 +151,22 @@ export class Checker {
           `a consumer read ${baseOffset}@${partitionLeaderEpoch}, which is not committed (but ${committed?.baseOffset}@${committed?.epoch} of ${this.committed.endOffset})`,
         );
       at += scan.header.sizeInBytes;
+      endOffset = lastOffset + 1;
     }
+    return endOffset;
+  }
+
+  /** A produce request has reached a broker. Whoever tells of one tells of all, and none waits longer than `PRODUCE_US_MAX`. */
+  produceArrived(brokerId: number): void {
+    this.#knowsProduces = true;
+    const { produces } = this.#of(brokerId);
+    const { nowUs } = this.#cluster.kernel;
+    produces.push(nowUs);
+    while ((produces[0] ?? nowUs) < nowUs - PRODUCE_US_MAX) produces.shift();
   }
 
   check(): void {
+    this.#checkBounds();
     let isNew = this.#cluster.decided !== this.#decided;
     for (const seen of this.#seen) if (this.#hasMoved(seen)) isNew = true;
     if (!isNew) return;
@@ -234,6 +263,26 @@ export class Checker {
         index === 0 || (at > (entries[index - 1]?.epoch ?? 0) && startOffset > (entries[index - 1]?.startOffset ?? 0)),
     );
     if (!isGrowing) throw new Violation("S3", `${nameOf(seen)}: epoch cache ${JSON.stringify(entries)}`);
+  }
+
+  #checkBounds(): void {
+    const { nowUs } = this.#cluster.kernel;
+    for (const seen of this.#seen) {
+      const { peer, clock, partition } = seen.node;
+      const requestCount = peer?.calls.size ?? 0;
+      if (requestCount > REQUESTS_MAX) throw new Violation("S22", `${nameOf(seen)} has ${requestCount} requests out`);
+      if (clock?.isPaused === true) seen.pausedUs = nowUs;
+      // Time-outs that fell due while it stood still come first.
+      if (nowUs < seen.pausedUs + SECOND_US) continue;
+      const waitingCount = partition?.leaderState?.waitingProduceCount ?? 0;
+      if (!this.#knowsProduces || waitingCount <= 1) continue;
+      const askedCount = seen.produces.filter((atUs) => atUs >= nowUs - PRODUCE_US_MAX).length;
+      if (waitingCount > askedCount)
+        throw new Violation(
+          "S22",
+          `${nameOf(seen)}: ${waitingCount} appends wait, of ${askedCount} that were asked for`,
+        );
+    }
   }
 
   // ---- replicas ------------------------------------------------------------------------------------------------------

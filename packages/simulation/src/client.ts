@@ -167,11 +167,15 @@ export class Producer {
   }
 }
 
+/** What a consumer asks for at a time: less than a batch, some batches, all there is. */
+const READ_BYTES = [100, 1000, 1 << 16] as const;
+
 /** Reads from all brokers, in turn, what consumers may see. */
 export class Consumer {
   readonly #cluster: Cluster;
   readonly #checker: Checker;
   readonly #history: ClientHistory;
+  readonly #random: SimulatedRandom;
   readonly #positions = new Map<number, number>();
   #isStopped = false;
   reads = 0;
@@ -180,6 +184,7 @@ export class Consumer {
     this.#cluster = cluster;
     this.#checker = checker;
     this.#history = history;
+    this.#random = new SimulatedRandom(cluster.options.seed * 31);
   }
 
   async run(pauseMs: number): Promise<void> {
@@ -195,12 +200,18 @@ export class Consumer {
 
   async #read(brokerId: number): Promise<void> {
     const fromOffset = this.#positions.get(brokerId) ?? 0;
+    const maxBytes = READ_BYTES[this.#random.below("bytes", READ_BYTES.length)] ?? 1 << 16;
     const op = this.#history.begin({ type: "poll", client: "consumer", fromOffset, isAssigned: true });
-    const answer = await fetchCommitted(this.#cluster, brokerId, { fromOffset, leaderEpoch: -1, maxWaitMs: 0 });
+    const answer = await fetchCommitted(this.#cluster, brokerId, {
+      fromOffset,
+      leaderEpoch: -1,
+      maxWaitMs: 0,
+      maxBytes,
+    });
     if (answer === undefined) return this.#history.end({ type: "refused", op });
     this.reads += 1;
-    this.#checker.consumed(answer.bytes);
+    const endOffset = this.#checker.consumed(answer.bytes) ?? Math.max(0, answer.highWatermark);
     this.#history.end({ type: "polled", op, records: recordsIn(answer.bytes, fromOffset) });
-    this.#positions.set(brokerId, Math.max(0, answer.highWatermark));
+    this.#positions.set(brokerId, endOffset);
   }
 }

@@ -33,6 +33,8 @@ export interface ClusterOptions {
   readonly minInsyncReplicas?: number;
   readonly replicaLagTimeMaxMs?: number;
   readonly sessionTimeoutMs?: number;
+  /** Of each disk: one read or write in so many moves fewer bytes than asked; 0: none. */
+  readonly shortTransferOneIn?: number;
 }
 
 /** What is done to a cluster from outside, for whoever tells its history. */
@@ -462,8 +464,12 @@ export class Cluster {
     if (image === undefined) throw new Error("there is always an outcome");
     node.environment.crashProcess();
     const completion = new KernelCompletion(this.kernel, random, DISK_LATENCY);
-    const disk = SimulatedDisk.fromImage(image, { random, completion, keepsHistory: false });
+    const disk = SimulatedDisk.fromImage(image, { ...this.#diskOptions, random, completion });
     return this.#environment(node.brokerId, disk, random);
+  }
+
+  get #diskOptions(): { keepsHistory: boolean; shortTransferOneIn: number } {
+    return { keepsHistory: false, shortTransferOneIn: this.options.shortTransferOneIn ?? 0 };
   }
 
   #environment(nodeId: number, disk?: SimulatedDisk, random?: SimulatedRandom): SimulatedEnvironment {
@@ -473,7 +479,7 @@ export class Cluster {
         kernel: this.kernel,
         mode: "kernel",
         latency: DISK_LATENCY,
-        disk: { keepsHistory: false },
+        disk: this.#diskOptions,
       },
       disk,
       random,

@@ -1,7 +1,7 @@
 export { Checker } from "./checker.ts";
 export { CONTROLLER_ID, Cluster, NAME, Node, recordsOf, textBatch } from "./cluster.ts";
 export type { ClusterOptions, Loss } from "./cluster.ts";
-export { planOf } from "./plan.ts";
+export { FAULT_TYPES, planOf } from "./plan.ts";
 export { recordPlan, recordSeed, recordStory } from "./record.ts";
 export { encodePlan, parsePlan, PlanFileError } from "./plan-file.ts";
 export { TRACE_LEGEND, traceOf } from "./trace.ts";

@@ -6,11 +6,32 @@ import type { ProducerOptions } from "./client.ts";
 /** Whom a fault hits: whoever leads when it comes, or this broker. */
 export type Target = "leader" | number;
 
+/** How a leader goes in a fault of several steps. */
+export type Fate =
+  | { readonly type: "kill"; readonly isTold: boolean; readonly restartAfterMs: number }
+  | { readonly type: "pause"; readonly durationMs: number }
+  /** Declared dead while it lives, and out of the controller's reach for a while. */
+  | { readonly type: "depose"; readonly durationMs: number };
+
+/** One leader of a leapfrog: some of its followers stand still, then it goes. */
+export interface Leap {
+  /** Brokers that fetch nothing meanwhile, as bits by their id. */
+  readonly heldBrokers: number;
+  readonly heldMs: number;
+  /** Before it goes, its answers to fetches are kept back for so long; 0: not. They arrive under the next leader. */
+  readonly answersLateMs: number;
+  /** What it is asked for by its followers comes once more so much later, whoever leads then; 0: not. */
+  readonly fetchesAgainMs: number;
+  readonly fate: Fate;
+}
+
 export type Fault = { readonly atMs: number; readonly target: Target } & (
   | { readonly type: "kill"; readonly isTold: boolean; readonly restartAfterMs: number }
   | { readonly type: "powerCut"; readonly loss: Loss; readonly isTold: boolean; readonly restartAfterMs: number }
   | { readonly type: "shutDown"; readonly restartAfterMs: number }
   | { readonly type: "pause"; readonly durationMs: number }
+  /** Declared dead while it lives, and out of the controller's reach for a while. */
+  | { readonly type: "depose"; readonly durationMs: number }
   /** Follows, but fetches nothing. */
   | { readonly type: "holdBack"; readonly durationMs: number }
   /** From the others, the controller, or both; clients too. Both ways, or only what it sends, or hears. */
@@ -26,11 +47,25 @@ export type Fault = { readonly atMs: number; readonly target: Target } & (
   | {
       readonly type: "strand";
       readonly heldMs: number;
-      readonly fate:
-        | { readonly type: "kill"; readonly isTold: boolean; readonly restartAfterMs: number }
-        | { readonly type: "pause"; readonly durationMs: number };
+      readonly fate: Exclude<Fate, { readonly type: "depose" }>;
       readonly releasedAfterMs: number;
     }
+  /** One leader after another goes, each with followers that have something else than the others: epochs that some never hear of. */
+  | { readonly type: "leapfrog"; readonly leaps: readonly Leap[]; readonly releasedAfterMs: number }
+  /** A machine loses its power, comes back, is slow to fetch, and what it asked for before comes once more. */
+  | {
+      readonly type: "echo";
+      /** Its process is killed and started before, and what the leader then tells the controller of it comes after the restart. */
+      readonly isJoining: boolean;
+      readonly loss: Loss;
+      readonly recordedMs: number;
+      readonly restartAfterMs: number;
+      readonly heldMs: number;
+      /** Of what was recorded, after the restart. */
+      readonly echoAfterMs: number;
+    }
+  /** Writes into the log fail for want of space, after a part of their bytes. */
+  | { readonly type: "diskFull"; readonly durationMs: number }
 );
 
 /** Everything that a seed decides up front. */
@@ -42,7 +77,7 @@ export interface Plan {
   readonly faults: readonly Fault[];
 }
 
-const FAULT_TYPES = [
+export const FAULT_TYPES = [
   "kill",
   "powerCut",
   "shutDown",
@@ -52,6 +87,10 @@ const FAULT_TYPES = [
   "killController",
   "strand",
   "pauseController",
+  "depose",
+  "leapfrog",
+  "echo",
+  "diskFull",
 ] as const;
 const LOSSES: readonly Loss[] = ["all", "all", ...LOSS_RULES];
 
@@ -76,11 +115,12 @@ export function planOf(seed: number): Plan {
     seed,
     brokers,
     log,
+    shortTransferOneIn: pick("short", [0, 10]),
     minInsyncReplicas: pick("min-isr", [2, 2, 2, 1]),
     replicaLagTimeMaxMs: pick("lag", [500, 2000, 10_000]),
     sessionTimeoutMs: pick("session", [3000, 9000]),
     manager: {
-      fetchMaxWaitMs: pick("wait", [50, 500]),
+      fetchMaxWaitMs: pick("wait", [50, 500, 5000]),
       fetchMinBytes: 1,
       fetchPartitionMaxBytes: pick("fetch-bytes", [1100, 4096, 1024 ** 2]),
       fetchBackoffMs: pick("fetch-back-off", [20, 200, 1000]),
@@ -143,6 +183,7 @@ function drawFaults(below: (site: string, bound: number) => number, durationMs: 
         return { ...common, type, restartAfterMs: lastingMs };
       case "pause":
       case "pauseController":
+      case "depose":
       case "holdBack":
         return { ...common, type, durationMs: lastingMs };
       case "cutOff": {
@@ -164,9 +205,49 @@ function drawFaults(below: (site: string, bound: number) => number, durationMs: 
               : { type: "kill", isTold, restartAfterMs: lastingMs },
           releasedAfterMs: below(`${site}.released`, 500),
         };
+      case "leapfrog":
+        return {
+          ...common,
+          type,
+          target: "leader",
+          leaps: Array.from({ length: 1 + below(`${site}.leaps`, 4) }, (_leap, at) =>
+            drawLeap((name, bound) => below(`${site}.${at}.${name}`, bound), brokers),
+          ),
+          releasedAfterMs: below(`${site}.released`, 500),
+        };
+      case "echo":
+        return {
+          ...common,
+          type,
+          loss: LOSSES[below(`${site}.loss`, LOSSES.length)] ?? "all",
+          isJoining: below(`${site}.joining`, 2) === 1,
+          recordedMs: 50 + below(`${site}.recorded`, 500),
+          restartAfterMs: below(`${site}.is-slow`, 3) === 0 ? shortMs : below(`${site}.restart`, 100),
+          heldMs: below(`${site}.held`, 1000),
+          echoAfterMs: below(`${site}.echo`, 500),
+        };
+      case "diskFull":
+        return { ...common, type, durationMs: lastingMs };
       default:
         return type satisfies never;
     }
   });
   return faults.toSorted((first, second) => first.atMs - second.atMs);
+}
+
+function drawLeap(below: (name: string, bound: number) => number, brokers: number): Leap {
+  // A leader that comes back in time may be the next one.
+  const durationMs = below("back", below("is-slow", 3) === 0 ? 10_000 : 700);
+  const fates: readonly [Fate, ...Fate[]] = [
+    { type: "kill", isTold: true, restartAfterMs: durationMs },
+    { type: "pause", durationMs },
+    { type: "depose", durationMs },
+  ];
+  return {
+    heldBrokers: below("held", 2 ** (brokers + 1)),
+    heldMs: 50 + below("held-ms", below("is-long", 2) === 0 ? 500 : 3000),
+    answersLateMs: below("late", 2) === 0 ? 0 : 50 + below("late-ms", 1500),
+    fetchesAgainMs: below("again", 2) === 0 ? 0 : 50 + below("again-ms", 5000),
+    fate: fates[below("fate", fates.length)] ?? fates[0],
+  };
 }

@@ -121,8 +121,9 @@ export const RULES: ReadonlyMap<string, Rule> = new Map([
   [
     "S22",
     {
-      rule: "no replica gives up",
-      meaning: "Under the faults of this history every replica can go on; one that stops takes part no more.",
+      rule: "no replica gives up, and what waits has a bound",
+      meaning:
+        "Under the faults of this history every replica can go on; one that stops takes part no more. A broker never has more questions out, nor more appends waiting, than somebody asked for: what grows without a bound ends in a process without memory.",
     },
   ],
   [
@@ -147,6 +148,14 @@ export const RULES: ReadonlyMap<string, Rule> = new Map([
         "The HW is computed from what followers have. A leader that believes in records which a follower lacks commits too early.",
     },
   ],
+  [
+    "L1",
+    {
+      rule: "in a cluster that is whole again an append is answered at once",
+      meaning:
+        "Followers hear of new records as they come. If an append is answered only when somebody's wait is over, a message that should have been sent was not.",
+    },
+  ],
 ]);
 
 /** What clients of a log may never see, by id. */
@@ -166,7 +175,7 @@ const NO_RULE: Rule = {
 
 /** A failure as `SeedReport` tells it, taken apart. */
 export function parseFailure(failure: string): { readonly id: string; readonly what: string; readonly rule: Rule } {
-  const [, id = "", what = ""] = /^([CS]\d+): (.*)/su.exec(failure) ?? [];
+  const [, id = "", what = ""] = /^([CSL]\d+): (.*)/su.exec(failure) ?? [];
   const rule = RULES.get(id) ?? CLIENT_RULES.get(id);
   return rule === undefined
     ? { id: "liveness", what: failure.split("\n", 1)[0] ?? "", rule: NO_RULE }

@@ -1,4 +1,5 @@
 import { startMessageSwarm } from "@tidemark/simulator";
+import type { DiskFault } from "@tidemark/simulator";
 import { Checker, Violation } from "./checker.ts";
 import { Consumer, Producer } from "./client.ts";
 import { ClientHistory } from "./client-history.ts";
@@ -32,6 +33,21 @@ export interface SeedReport {
 
 /** Time that everything gets, once the faults are over, to come to rest. */
 const CONVERGENCE_MS = 120_000;
+
+/** A write leaves a part of its bytes, and has to be taken back. */
+const DISK_FULL: DiskFault = {
+  operation: "write",
+  path: /\.log$/u,
+  code: "ENOSPC",
+  written: "part",
+  count: Number.POSITIVE_INFINITY,
+};
+
+/** An append in a cluster at rest: some messages, some calls of a disk. */
+const AT_ONCE_MS = 40;
+const PROBES_AT_ONCE = 3;
+/** Requests that the network doubled may come for a minute yet, and make the leader take a replica to be behind. */
+const PROBES_MAX = 90;
 
 /** What befalls single messages. */
 const MESSAGE_FAULTS: ReadonlySet<string> = new Set(["dropped", "overflowed", "replayed", "corrupted"]);
@@ -82,6 +98,8 @@ class Run {
   readonly endAsker: EndAsker;
   readonly counts = new Map<string, number>();
   leaderEpochs = 0;
+  /** Undo the message faults of a fault that the end of faults came before. */
+  readonly #undo: (() => void)[] = [];
   readonly #plan: Plan;
   #isOver = false;
   #isDone = false;
@@ -104,7 +122,12 @@ class Run {
     const clients = Promise.all(producers.map((producer) => this.#guard(producer.run())));
     const reading = Promise.all([consumer.run(200), tail.run(), endAsker.run()].map((client) => this.#guard(client)));
     const swarm = this.#plan.hasMessageFaults ? startMessageSwarm(cluster.network) : undefined;
-    cluster.network.onEvent = ({ event }) => {
+    const before = cluster.network.onEvent;
+    cluster.network.onEvent = (message) => {
+      before?.(message);
+      const { event, kind, type, to } = message;
+      if (kind === "produce" && type === "request" && (event === "delivered" || event === "replayed"))
+        this.checker.produceArrived(to);
       if (MESSAGE_FAULTS.has(event)) this.#count(event);
     };
     const startMs = cluster.kernel.nowUs / 1000;
@@ -127,6 +150,7 @@ class Run {
     this.leaderEpochs = cluster.decided?.leaderEpoch ?? -1;
     await this.#judgeHistory();
     await this.#verify();
+    await this.#answersAtOnce();
   }
 
   // ---- faults --------------------------------------------------------------------------------------------------------
@@ -164,6 +188,9 @@ class Run {
       case "pause":
         cluster.pause(brokerId);
         return this.#later(fault.durationMs, () => cluster.resume(brokerId));
+      case "depose":
+        this.#depose(brokerId);
+        return this.#later(fault.durationMs, () => cluster.network.heal(brokerId, CONTROLLER_ID));
       case "holdBack": {
         const { manager } = node;
         cluster.tell(`Broker ${brokerId} is held back: it fetches nothing for a while.`);
@@ -175,6 +202,14 @@ class Run {
         return this.#later(fault.durationMs, () => cluster.network.heal());
       case "strand":
         return this.#strand(brokerId, fault);
+      case "leapfrog":
+        return this.#leap(fault, 0);
+      case "echo":
+        return this.#echo(brokerId, fault);
+      case "diskFull": {
+        const full = node.environment.files.core.faults.inject(DISK_FULL);
+        return this.#later(fault.durationMs, () => full.cancel());
+      }
       default:
         return fault satisfies never;
     }
@@ -185,6 +220,7 @@ class Run {
     switch (fault.type) {
       case "kill":
         return node.isRunning && this.checker.isAdmissible(brokerId, false);
+      case "echo":
       case "powerCut": {
         // A machine that stands still may lose its power too.
         const losesTail = this.#plan.cluster.log?.flush !== "always";
@@ -216,6 +252,75 @@ class Run {
       this.#later(fault.releasedAfterMs, () => {
         for (const manager of managers) manager.resumeFetching();
       });
+    });
+  }
+
+  #depose(brokerId: number): void {
+    this.cluster.network.partition(brokerId, CONTROLLER_ID);
+    void this.#guard(this.cluster.controller?.brokerDied(brokerId) ?? Promise.resolve());
+  }
+
+  /** The leader of the time goes after its time, with the followers that its leap holds back, and so on with the next. */
+  #leap(fault: Fault & { type: "leapfrog" }, at: number): void {
+    const { cluster } = this;
+    const leap = fault.leaps[at];
+    this.#release();
+    if (leap === undefined) return;
+    for (const { brokerId, manager } of cluster.nodes.values())
+      if ((leap.heldBrokers >> brokerId) % 2 === 1) manager?.pauseFetching();
+    const { answersLateMs, fetchesAgainMs, heldMs, fate } = leap;
+    const asked = cluster.decided?.leader ?? -1;
+    const again = cluster.network.replay(
+      { to: asked, kind: "fetch", count: fetchesAgainMs === 0 ? 0 : Number.POSITIVE_INFINITY },
+      fetchesAgainMs * 1000,
+    );
+    this.#undo.push(() => again.cancel());
+    this.#later(heldMs, () => {
+      again.cancel();
+      const leader = cluster.decided?.leader ?? -1;
+      if (answersLateMs > 0 && leader >= 0) {
+        const held = cluster.network.hold({ from: leader, kind: "fetch", type: "response" });
+        this.#undo.push(() => held.release());
+        this.#later(answersLateMs, () => held.release());
+      }
+      this.#later(answersLateMs / 2, () => {
+        this.#strike({ atMs: fault.atMs, target: "leader", ...fate });
+        if (fate.type === "pause") void this.#guard(cluster.controller?.brokerDied(leader) ?? Promise.resolve());
+        this.#later(at + 1 < fault.leaps.length ? 0 : fault.releasedAfterMs, () => this.#leap(fault, at + 1));
+      });
+    });
+  }
+
+  #release(): void {
+    for (const { manager } of this.cluster.nodes.values()) manager?.resumeFetching();
+  }
+
+  #echo(brokerId: number, fault: Fault & { type: "echo" }): void {
+    const { cluster, checker } = this;
+    const { isJoining, recordedMs, restartAfterMs, heldMs, echoAfterMs, loss } = fault;
+    const afterMs = recordedMs + restartAfterMs + echoAfterMs;
+    const recording = cluster.network.replay({ from: brokerId, kind: "fetch" }, afterMs * 1000);
+    this.#undo.push(() => recording.cancel());
+    if (isJoining && cluster.node(brokerId).isRunning) {
+      const held = cluster.network.hold({ to: CONTROLLER_ID, kind: "alterPartition" });
+      this.#undo.push(() => held.release());
+      this.#later(afterMs, () => held.release());
+      checker.crashes(brokerId, false);
+      void this.#guard(cluster.kill(brokerId));
+      this.#restartLater(brokerId, 0);
+    }
+    this.#later(recordedMs, () => {
+      recording.cancel();
+      if (!this.#isPossible(fault, brokerId)) return this.#count("skipped");
+      checker.crashes(brokerId, true);
+      void this.#guard(cluster.powerCut(brokerId, loss));
+      const restart = async (): Promise<void> => {
+        await cluster.start(brokerId);
+        const { manager } = cluster.node(brokerId);
+        manager?.pauseFetching();
+        this.#later(heldMs, () => manager?.resumeFetching());
+      };
+      this.#later(restartAfterMs, () => void this.#guard(restart()));
     });
   }
 
@@ -251,6 +356,8 @@ class Run {
   async #repair(): Promise<void> {
     const { cluster } = this;
     cluster.network.heal();
+    for (const undo of this.#undo) undo();
+    for (const { environment } of cluster.nodes.values()) environment.files.core.faults.clear();
     if (cluster.controller === undefined) await cluster.startController();
     await cluster.resumeController();
     for (const node of cluster.nodes.values()) {
@@ -277,6 +384,23 @@ class Run {
       this.#count("unclean election");
       await cluster.controller?.electUncleanly(NAME, best?.brokerId ?? -1);
     }
+  }
+
+  /** Where all is whole and nothing is lost, an append is answered at once, not when somebody's wait is over. */
+  async #answersAtOnce(): Promise<void> {
+    const { cluster } = this;
+    let inARow = 0;
+    for (let probe = 0; inARow < PROBES_AT_ONCE; probe += 1) {
+      if (probe === PROBES_MAX) throw new Violation("L1", "appends wait although nothing is amiss");
+      // What was lost before has to be given up first.
+      await cluster.wait(1000);
+      const startUs = cluster.kernel.nowUs;
+      const { error } = await cluster.produce(cluster.leader() ?? 1, [`0:${probe}:`]);
+      const isAtOnce = error === "NONE" && cluster.kernel.nowUs - startUs < AT_ONCE_MS * 1000;
+      inARow = isAtOnce ? inARow + 1 : 0;
+    }
+    // The digests of the report are those of logs that are the same.
+    await cluster.converged(CONVERGENCE_MS);
   }
 
   async #verify(): Promise<void> {

@@ -105,6 +105,11 @@ export class FaultPlan {
     return undefined;
   }
 
+  /** Cancels all of them. */
+  clear(): void {
+    for (const active of this.#faults.splice(0)) active.cancel();
+  }
+
   /** The first fault that fails this call. Counts the call for every fault before it. */
   strike(operation: FileOperation, path: string): DiskFault | undefined {
     for (const active of this.#faults) if (active.strikes(operation, path)) return active.fault;

@@ -3,9 +3,9 @@ import type { Mutant } from "./mutant.ts";
 const FOLLOWER = "packages/replica/src/follower-state.ts";
 const LEADER = "packages/replica/src/leader-state.ts";
 const PARTITION = "packages/replica/src/partition.ts";
-const FETCH_SESSION = "packages/replica/src/fetch-session.ts";
 const TRUNCATION = "packages/replica/src/truncation.ts";
 const HIGH_WATERMARK = "packages/replica/src/high-watermark.ts";
+const PARTITION_LOG = "packages/log/src/partition-log.ts";
 const CONTROLLER_STATE = "packages/replica/src/controller/controller-state.ts";
 
 /** The known bugs. Ids M… are those of the list of mutants; P… are plants of our own. */
@@ -69,8 +69,12 @@ export const MUTANTS: readonly Mutant[] = [
     ],
   },
   {
+    // Without the fence alone, a fetch of another epoch that passes is one whose log is a front part of the leader's: what is asked about
+    // the last fetched epoch sees to that. Only a broker that lost the lead, and all the same kept what the leader after it did not have,
+    // could be told something false; but whoever loses the lead leaves the ISR until it has followed.
     id: "M05",
-    title: "a leader does not fence requests by their leader epoch",
+    title:
+      "requests carry no epochs: they are neither fenced by the leader's, nor is the last fetched one compared; Kafka before KIP-320",
     edits: [
       {
         file: PARTITION,
@@ -78,6 +82,11 @@ export const MUTANTS: readonly Mutant[] = [
     if (currentLeaderEpoch > this.leaderEpoch) return "UNKNOWN_LEADER_EPOCH";
 `,
         replace: ``,
+      },
+      {
+        file: TRUNCATION,
+        find: `  if (lastFetchedEpoch >= 0) {`,
+        replace: `  if (lastFetchedEpoch === Infinity) {`,
       },
     ],
   },
@@ -93,6 +102,50 @@ export const MUTANTS: readonly Mutant[] = [
     ],
   },
   {
+    id: "M07",
+    title: "a leader begins with what the other replicas told it when it led before",
+    edits: [
+      {
+        file: PARTITION,
+        find: `  readonly #moved = new WakeSignal();
+`,
+        replace: `  readonly #moved = new WakeSignal();
+  #told = [];
+`,
+      },
+      {
+        file: PARTITION,
+        find: `    this.#highWatermark = this.highWatermark;
+    this.#role = { type: "none" };
+`,
+        replace: `    this.#highWatermark = this.highWatermark;
+    if (role.type === "leader") this.#told = role.state.replicas;
+    this.#role = { type: "none" };
+`,
+      },
+      {
+        file: PARTITION,
+        find: `    // An ISR of one commits what it has.
+`,
+        replace: `    for (const { brokerId: replicaId, brokerEpoch, logEndOffset, flushedEndOffset } of this.#told) {
+      if (logEndOffset === undefined) continue;
+      this.#lead({
+        type: "fetched",
+        replicaId,
+        brokerEpoch,
+        fetchOffset: this.#clamped(logEndOffset),
+        flushedEndOffset: flushedEndOffset ?? -1,
+        logStartOffset: -1,
+        leaderEndOffset: log.logEndOffset,
+        nowMs: this.#nowMs,
+      });
+    }
+    // An ISR of one commits what it has.
+`,
+      },
+    ],
+  },
+  {
     id: "M08",
     title: "the high watermark is the leader's own log end",
     edits: [
@@ -100,6 +153,17 @@ export const MUTANTS: readonly Mutant[] = [
         file: HIGH_WATERMARK,
         find: `    if (endOffset < lowest) lowest = endOffset;`,
         replace: ``,
+      },
+    ],
+  },
+  {
+    id: "M09",
+    title: "the high watermark of a leader goes down with the lowest of the log ends",
+    edits: [
+      {
+        file: HIGH_WATERMARK,
+        find: `  return lowest !== undefined && lowest > current ? lowest : current;`,
+        replace: `  return lowest ?? current;`,
       },
     ],
   },
@@ -149,13 +213,101 @@ export const MUTANTS: readonly Mutant[] = [
     ],
   },
   {
+    // A follower's append resolves after its sync, so that its log end and its flushed end are one in all that it asks. To count the
+    // wrong one changes nothing unless the sync is not waited for either.
     id: "M14",
-    title: "with flush always a follower's log end counts before it is on the disk",
+    title: "with flush always a follower asks on before its sync, and its log end counts as if it were on the disk",
     edits: [
       {
         file: LEADER,
         find: `    return this.#config.countsFlushedEnds ? remote.flushedEndOffset : remote.logEndOffset;`,
         replace: `    return remote.logEndOffset;`,
+      },
+      {
+        file: PARTITION_LOG,
+        find: `    );
+    await this.#local.commit();
+    this.#wakeWaiters();
+  }
+
+  // ---- truncation`,
+        replace: `    );
+    this.#wakeWaiters();
+  }
+
+  // ---- truncation`,
+      },
+    ],
+  },
+  {
+    id: "M36",
+    title:
+      "a leader that gets no answer from the controller takes the ISR that it asked for as given, and acknowledges by it",
+    edits: [
+      {
+        file: LEADER,
+        find: `      default:
+        proposal.attemptsUncertain += 1;
+        this.#retry(proposal, effects);`,
+        replace: `      default:
+        this.#commitIsr(proposedIsr(this.#isrState), effects);`,
+      },
+    ],
+  },
+  {
+    id: "M41",
+    title: "the limit of a read is not looked at when max bytes ends it before the end of the segment",
+    edits: [
+      {
+        file: "packages/log/src/log-read.ts",
+        find: `    if (!isLimitBehind) toBytes =`,
+        replace: `    if (!isLimitBehind && options.maxBytes >= toBytes - fromBytes) toBytes =`,
+      },
+    ],
+  },
+  {
+    id: "M44",
+    title: "a short write counts as a whole one",
+    edits: [
+      {
+        file: "packages/log/src/direct-io.ts",
+        find: `    return writeFully(file, source.subarray(count), positionBytes + count);`,
+        replace: `    return undefined;`,
+      },
+    ],
+  },
+  {
+    id: "M45",
+    title: "a write that finds no room counts as made",
+    edits: [
+      {
+        file: "packages/log/src/local-log.ts",
+        find: `      await segment.cutBack(this.#config.flush === "always");
+      throw failure;`,
+        replace: ``,
+      },
+    ],
+  },
+  {
+    id: "M46",
+    title: "a produce that has timed out is waited for all the same",
+    edits: [
+      {
+        file: PARTITION,
+        find: `        if (this.#role === role) this.#lead({ type: "abandon", id });
+`,
+        replace: ``,
+      },
+    ],
+  },
+  {
+    id: "M47",
+    title: "a follower asks on and on while an answer is out",
+    edits: [
+      {
+        file: FOLLOWER,
+        find: `if (this.#outstanding !== undefined || nowMs < this.#waitUntilMs)`,
+        replace: `if (nowMs < this.#waitUntilMs)`,
       },
     ],
   },
@@ -235,13 +387,22 @@ export const MUTANTS: readonly Mutant[] = [
     ],
   },
   {
+    // Counted once more as what it asked for it would do no harm: it is fenced like a new one, and says nothing that was not true. It only
+    // keeps the replica caught up for as long as it is parked.
     id: "P06",
-    title: "a parked fetch counts as progress again when it is answered",
+    title: "a parked fetch counts as progress when it is answered, to the end of what is sent",
     edits: [
       {
-        file: FETCH_SESSION,
-        find: `{ replicaId, brokerEpoch }, countsProgress);`,
-        replace: `{ replicaId, brokerEpoch }, countsProgress || true);`,
+        file: PARTITION,
+        find: `    if (isReplica && countsProgress) {`,
+        replace: `    if (isReplica) {`,
+      },
+      {
+        file: PARTITION,
+        find: `        brokerEpoch: fetcher.brokerEpoch,
+        fetchOffset,`,
+        replace: `        brokerEpoch: fetcher.brokerEpoch,
+        fetchOffset: countsProgress ? fetchOffset : seen.logEndOffset,`,
       },
     ],
   },
