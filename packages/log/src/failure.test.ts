@@ -248,4 +248,29 @@ describe("bounds", () => {
     await log.close();
     expect(fixture.disk.openFileCount).toBe(0);
   });
+
+  test("so are they after a flush of many segments, an unclean open, many reads at once, and reads that fail", async () => {
+    const fixture = new LogFixture({ segmentBytes: 80, flush: "none" });
+    const log = await fixture.open();
+    for (let at = 0; at < 100; at += 1) await log.append(batchOf(["a"]), { origin: "local" });
+    await log.flush();
+    expect(fixture.disk.openFileCount).toBeLessThan(20);
+
+    fixture.kill();
+    fixture.disk.limits.handlesMax = 20;
+    const opened = await fixture.open();
+    expect(opened.segments).toHaveLength(100);
+    expect(fixture.disk.openFileCount).toBeLessThan(20);
+
+    fixture.disk.limits.handlesMax = Number.POSITIVE_INFINITY;
+    const reads = Array.from({ length: 100 }, (_, at) => opened.read({ fromOffset: toOffset(at), maxBytes: 1000 }));
+    await Promise.all(reads);
+    expect(fixture.disk.openFileCount).toBeLessThan(20);
+
+    fixture.disk.inject({ operation: "read", path: ".log", code: "EIO", count: 60 });
+    const failing = Array.from({ length: 60 }, (_, at) => opened.read({ fromOffset: toOffset(at), maxBytes: 1000 }));
+    const outcomes = await Promise.allSettled(failing);
+    expect(outcomes.some(({ status }) => status === "rejected")).toBe(true);
+    expect(fixture.disk.openFileCount).toBeLessThan(20);
+  });
 });

@@ -56,8 +56,9 @@ export async function loadLog(options: LoadOptions): Promise<LoadedLog> {
   const knownStart = state.logStartOffset ?? toOffset(0);
 
   let segments = baseOffsets.map((baseOffset) => new LogSegment(files, options.clock, directory, baseOffset));
-  const fileBytes = await Promise.all(segments.map((segment) => segment.use((file) => file.size())));
-  for (const segment of segments) await segment.releaseIfIdle();
+  const fileBytes: number[] = [];
+  // One after another: there may be more segments than a process may open files.
+  for (const segment of segments) fileBytes.push(await segment.use((file) => file.size()));
 
   const surveyed = await survey(options, { segments, fileBytes, state, knownRecoveryPoint });
   const recoveryPointBefore = knownRecoveryPoint ?? toOffset(0);

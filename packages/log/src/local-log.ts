@@ -113,7 +113,9 @@ export class LocalLog {
 
   /** See `readLog`. @throws LogError, FileError */
   async read(options: ReadOptions): Promise<ReadResult> {
-    const result = await readLog(
+    // Noted before it is read: its file then stays open from the first time on.
+    await this.#noteRead(this.#segments[floorSegment(this.#segments, options.fromOffset)]);
+    return readLog(
       {
         segments: this.#segments,
         logStartOffset: this.#logStartOffset,
@@ -122,8 +124,6 @@ export class LocalLog {
       },
       options,
     );
-    await this.#noteRead(this.#segments[floorSegment(this.#segments, result.startOffset)]);
-    return result;
   }
 
   /**
@@ -327,10 +327,11 @@ export class LocalLog {
     if (segment === undefined || segment === this.active) return;
     this.#recentlyRead.delete(segment);
     this.#recentlyRead.add(segment);
+    segment.keepOpen();
     for (const oldest of this.#recentlyRead) {
       if (this.#recentlyRead.size <= SEALED_FILES_OPEN_MAX) return;
       this.#recentlyRead.delete(oldest);
-      if (oldest !== this.active) await oldest.releaseIfIdle();
+      if (oldest !== this.active) await oldest.release();
     }
   }
 

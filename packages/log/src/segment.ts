@@ -17,8 +17,8 @@ const RECENTLY_WRITTEN_BYTES_MAX = 16 * 1024 * 1024;
 /**
  * One `.log` file with its offset index.
  *
- * The file of the active segment stays open; a sealed one is opened by its readers and closed by `releaseIfIdle`. A removed
- * segment stays readable for those who were reading it.
+ * The file of the active segment stays open; that of a sealed one is open while somebody uses it, and beyond that from `keepOpen` to
+ * `release`: a log of many segments must not hold a file for each. A removed segment stays readable for those who were reading it.
  * Source: apache/kafka storage/.../internals/log/LogSegment.java
  */
 export class LogSegment {
@@ -39,6 +39,8 @@ export class LogSegment {
   #file: FileHandle | undefined;
   #opening: Promise<FileHandle> | undefined;
   #users = 0;
+  /** Also while nobody uses it. */
+  #keepsOpen = false;
   #isRemoved = false;
   /** Entries that the index file holds already, and its size; -1 = unknown, write it whole. */
   #persistedEntries = 0;
@@ -60,6 +62,7 @@ export class LogSegment {
   static async create(files: FileSystem, clock: Clock, directory: string, baseOffset: Offset): Promise<LogSegment> {
     const segment = new LogSegment(files, clock, directory, baseOffset);
     try {
+      segment.#keepsOpen = true;
       segment.#file = await files.open(segment.path, "truncate");
       const index = await files.open(segment.indexPath, "truncate");
       await index.close();
@@ -94,6 +97,7 @@ export class LogSegment {
 
   /** Opens the log file for appending. @throws FileError */
   async openForAppend(): Promise<FileHandle> {
+    this.#keepsOpen = true;
     return this.#open();
   }
 
@@ -104,12 +108,22 @@ export class LogSegment {
       return await read(await this.#open());
     } finally {
       this.#users -= 1;
-      if (this.#isRemoved) await this.releaseIfIdle();
+      if (this.#isRemoved || !this.#keepsOpen) await this.#closeIfIdle();
     }
   }
 
-  /** Closes the log file unless somebody reads it. */
-  async releaseIfIdle(): Promise<void> {
+  /** The log file stays open, once somebody has used it, until `release`. */
+  keepOpen(): void {
+    this.#keepsOpen = true;
+  }
+
+  /** Closes the log file, as soon as nobody uses it. */
+  async release(): Promise<void> {
+    this.#keepsOpen = false;
+    await this.#closeIfIdle();
+  }
+
+  async #closeIfIdle(): Promise<void> {
     if (this.#users > 0) return;
     const file = this.#file;
     this.#file = undefined;
@@ -267,7 +281,7 @@ export class LogSegment {
     this.#isRemoved = true;
     await removeIfPresent(this.#files, this.path);
     await this.#removeSideFiles();
-    await this.releaseIfIdle();
+    await this.#closeIfIdle();
   }
 
   /** Replaces the log file by a fresh copy of itself that is known to be on the disk. The caller syncs the directory. @throws FileError */
@@ -289,7 +303,7 @@ export class LogSegment {
       await copy.close();
     }
     await this.#files.rename(copyPath, this.path);
-    await this.releaseIfIdle();
+    await this.#closeIfIdle();
     this.isDirty = false;
   }
 
