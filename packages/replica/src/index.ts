@@ -1,3 +1,5 @@
+export { BrokerNode } from "./broker-node.ts";
+export type { BrokerNodeOptions } from "./broker-node.ts";
 export { FETCH_BACKOFF_MS, FollowerState } from "./follower-state.ts";
 export type {
   FollowerEffect,

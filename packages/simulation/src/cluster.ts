@@ -1,8 +1,7 @@
 import { toOffset } from "@tidemark/base";
 import type { LogConfig, PartitionLog } from "@tidemark/log";
-import { LogManager } from "@tidemark/log";
-import { AppointedController, DEFAULT_REPLICA_MANAGER_CONFIG, ReplicaManager } from "@tidemark/replica";
-import type { Partition, ReplicaManagerConfig, TruncationReport } from "@tidemark/replica";
+import { AppointedController, BrokerNode } from "@tidemark/replica";
+import type { Partition, ReplicaManager, ReplicaManagerConfig, TruncationReport } from "@tidemark/replica";
 import {
   enumerateCrashImages,
   KernelCompletion,
@@ -69,8 +68,8 @@ export class Node {
   /** Of the process; `undefined` when none runs. */
   clock: ProcessClock | undefined;
   peer: SimulatedPeer | undefined;
-  logs: LogManager | undefined;
-  manager: ReplicaManager | undefined;
+  /** Once it serves. */
+  broker: BrokerNode | undefined;
 
   constructor(brokerId: number, environment: SimulatedEnvironment) {
     this.brokerId = brokerId;
@@ -82,12 +81,16 @@ export class Node {
     return this.clock !== undefined;
   }
 
+  get manager(): ReplicaManager | undefined {
+    return this.broker?.manager;
+  }
+
   get partition(): Partition | undefined {
     return this.manager?.partition(NAME);
   }
 
   get log(): PartitionLog | undefined {
-    return this.logs?.partition(TOPIC, 0);
+    return this.broker?.logs.partition(TOPIC, 0);
   }
 }
 
@@ -218,42 +221,33 @@ export class Cluster {
       ...this.options.log,
     };
     const { random, files, workers } = environment;
-    const logs = await LogManager.open({
+    const { minInsyncReplicas = 2, replicaLagTimeMaxMs = 10_000, manager = {} } = this.options;
+    const peer = this.network.join(addressOf(brokerId));
+    const broker = await BrokerNode.open({
+      brokerId,
       environment: { clock, random, files, workers },
       openState: async () => environment.state,
       directory: "log",
-      nodeId: brokerId,
-      defaults: topicConfig,
-    });
-    if (node.clock !== clock) return;
-    node.logs = logs;
-    const peer = this.network.join(addressOf(brokerId));
-    node.peer = peer;
-    const { minInsyncReplicas = 2, replicaLagTimeMaxMs = 10_000 } = this.options;
-    const countsFlushedEnds = topicConfig.flush === "always";
-    const manager = ReplicaManager.start({
-      brokerId,
-      logs,
-      clock,
       transport: peer,
       controller: addressOf(CONTROLLER_ID),
-      host: addressOf(brokerId).host,
-      port: addressOf(brokerId).port,
+      listen: (handler) => {
+        // The process died while its logs were being opened.
+        if (node.clock !== clock) return new Promise(() => undefined);
+        node.peer = peer;
+        peer.serve(handler);
+        return Promise.resolve(addressOf(brokerId));
+      },
       incarnationId: `${brokerId}-${node.incarnation}`,
       bootId: `${brokerId}-${node.bootId}`,
-      topicConfig: () => topicConfig,
-      config: {
-        ...DEFAULT_REPLICA_MANAGER_CONFIG,
-        replica: { replicaLagTimeMaxMs, minInsyncReplicas, countsFlushedEnds },
-        ...this.options.manager,
-      },
+      topicConfig,
+      config: { replica: { replicaLagTimeMaxMs, minInsyncReplicas, countsFlushedEnds: false }, ...manager },
       onTruncated: (report) => this.truncations.push({ ...report, brokerId }),
       onFailed: (_name, reason) => {
         if (node.clock === clock) this.failures.push({ brokerId, reason });
       },
     });
-    node.manager = manager;
-    peer.serve((request) => manager.handle(request));
+    if (node.clock !== clock) return;
+    node.broker = broker;
   }
 
   /** The process dies: its page cache survives. The controller hears of it at once, unless it is not told. */
@@ -280,13 +274,10 @@ export class Cluster {
   /** Stops a process as an operator does. */
   async shutDown(brokerId: number): Promise<void> {
     const node = this.node(brokerId);
-    const { manager, logs, clock } = node;
+    const { broker, clock } = node;
     this.onNotice?.({ type: "shutDown", brokerId });
-    await manager?.close();
-    await logs?.close({
-      brokerEpoch: manager?.brokerEpoch ?? -1,
-      highWatermark: (topic, partition) => manager?.partition({ topic, partition })?.highWatermark,
-    });
+    // It goes on serving until its process ends, which is the next step.
+    await broker?.close(() => Promise.resolve());
     if (node.clock !== clock) return;
     await this.kill(brokerId);
   }
@@ -308,8 +299,7 @@ export class Cluster {
   async stop(): Promise<void> {
     this.onNotice?.({ type: "stop" });
     for (const node of this.nodes.values()) {
-      await node.manager?.close();
-      await node.logs?.close();
+      await node.broker?.close(() => Promise.resolve());
       node.peer?.crashProcess();
       this.#drop(node);
     }
@@ -454,8 +444,7 @@ export class Cluster {
     node.clock?.die();
     node.clock = undefined;
     node.peer = undefined;
-    node.manager = undefined;
-    node.logs = undefined;
+    node.broker = undefined;
   }
 
   #losingAll(node: Node): SimulatedEnvironment {

@@ -1,10 +1,9 @@
 import { resolve } from "node:path";
-import { BufferPool, joinPath } from "@tidemark/base";
-import type { State } from "@tidemark/base";
-import { LogManager, randomUuid } from "@tidemark/log";
-import type { TopicConfig } from "@tidemark/log";
-import { DEFAULT_REPLICA_MANAGER_CONFIG, PeerServer, ReplicaManager, StreamPeerTransport } from "@tidemark/replica";
-import type { ReplicaDescription, ReplicaManagerConfig, TruncationReport } from "@tidemark/replica";
+import { BufferPool, fail, joinPath } from "@tidemark/base";
+import { randomUuid } from "@tidemark/log";
+import type { LogManager, TopicConfig } from "@tidemark/log";
+import { BrokerNode, PeerServer, StreamPeerTransport } from "@tidemark/replica";
+import type { ReplicaDescription, ReplicaManager, ReplicaManagerConfig, TruncationReport } from "@tidemark/replica";
 import { openEnvironment, readBootId, TcpNetwork } from "@tidemark/runtime-node";
 import type { NodeEnvironment } from "@tidemark/runtime-node";
 import type { PartitionName, PeerAddress } from "@tidemark/wire";
@@ -35,24 +34,21 @@ export class Broker implements AsyncDisposable {
   readonly brokerId: number;
   readonly host: string;
   readonly port: number;
-  readonly manager: ReplicaManager;
-  readonly logs: LogManager;
+  readonly #node: BrokerNode;
   readonly #environment: NodeEnvironment;
   readonly #server: PeerServer;
   readonly #transport: StreamPeerTransport;
   #closing: Promise<{ readonly isClean: boolean }> | undefined;
 
   private constructor(parts: {
-    manager: ReplicaManager;
-    logs: LogManager;
+    node: BrokerNode;
     environment: NodeEnvironment;
     server: PeerServer;
     transport: StreamPeerTransport;
     host: string;
   }) {
-    this.manager = parts.manager;
-    this.logs = parts.logs;
-    this.brokerId = parts.manager.brokerId;
+    this.#node = parts.node;
+    this.brokerId = parts.node.manager.brokerId;
     this.host = parts.host;
     this.port = parts.server.port;
     this.#environment = parts.environment;
@@ -72,58 +68,42 @@ export class Broker implements AsyncDisposable {
     const network = new TcpNetwork();
     const pool = options.pool ?? new BufferPool();
     const transport = new StreamPeerTransport({ network, clock, pool });
-    let logs: LogManager | undefined;
+    let server: PeerServer | undefined;
     try {
       await makeDirectoryDurably(files, directory);
-      const openState = async (): Promise<State> => (await openLmdbState(files, joinPath(directory, "state"))).state;
-      logs = await translated(
-        LogManager.open({
+      const boot = await readBootId();
+      const node = await translated(
+        BrokerNode.open({
+          ...options,
           environment,
-          openState,
+          openState: async () => (await openLmdbState(files, joinPath(directory, "state"))).state,
           directory: joinPath(directory, "log"),
-          nodeId: options.brokerId,
-          clusterId: options.clusterId,
-          defaults: options.topicConfig,
+          transport,
+          pool,
+          listen: async (handler) => {
+            server = await PeerServer.listen({ network, host, port: options.port ?? 0, pool, handler });
+            return { host, port: server.port };
+          },
+          incarnationId: randomUuid(random, "incarnation-id"),
+          // A system that does not tell its boots apart: every unclean stop counts as one of the machine.
+          bootId: boot.type === "known" ? boot.bootId : randomUuid(random, "boot-id"),
         }),
       );
-      const boot = await readBootId();
-      // The port is known only when somebody listens, and the manager must know it: requests that come before it is there wait.
-      let started: (manager: ReplicaManager) => void = () => undefined;
-      const whenStarted = new Promise<ReplicaManager>((resolveStarted) => {
-        started = resolveStarted;
-      });
-      const server = await PeerServer.listen({
-        network,
-        host,
-        port: options.port ?? 0,
-        pool,
-        handler: async (request) => (await whenStarted).handle(request),
-      });
-      const manager = ReplicaManager.start({
-        brokerId: options.brokerId,
-        logs,
-        clock,
-        transport,
-        pool,
-        controller: options.controller,
-        host,
-        port: server.port,
-        incarnationId: randomUuid(random, "incarnation-id"),
-        // A system that does not tell its boots apart: every unclean stop counts as one of the machine.
-        bootId: boot.type === "known" ? boot.bootId : randomUuid(random, "boot-id"),
-        topicConfig: () => options.topicConfig,
-        config: managerConfigOf(options),
-        ...(options.onTruncated === undefined ? {} : { onTruncated: options.onTruncated }),
-        ...(options.onFailed === undefined ? {} : { onFailed: options.onFailed }),
-      });
-      started(manager);
-      return new Broker({ manager, logs, environment, server, transport, host });
+      return new Broker({ node, environment, server: server ?? fail("an open broker listens"), transport, host });
     } catch (error) {
+      await server?.close();
       await transport.close();
-      await logs?.close();
       await environment.close();
       throw error;
     }
+  }
+
+  get manager(): ReplicaManager {
+    return this.#node.manager;
+  }
+
+  get logs(): LogManager {
+    return this.#node.logs;
   }
 
   /** Every replica here, as it is now. */
@@ -142,28 +122,11 @@ export class Broker implements AsyncDisposable {
   }
 
   async #close(): Promise<{ readonly isClean: boolean }> {
-    const { manager } = this;
-    await manager.close();
-    await this.#server.close();
-    await this.#transport.close();
-    const { isClean } = await this.logs.close({
-      brokerEpoch: manager.brokerEpoch,
-      highWatermark: (topic, partition) => manager.partition({ topic, partition })?.highWatermark,
+    const { isClean } = await this.#node.close(async () => {
+      await this.#server.close();
+      await this.#transport.close();
     });
     await this.#environment.close();
     return { isClean };
   }
-}
-
-/** The defaults where nothing is said. Where appends wait for the disk, so do high watermarks: what they pass is on all disks of the ISR. */
-export function managerConfigOf({
-  topicConfig,
-  config = {},
-}: Pick<BrokerOptions, "topicConfig" | "config">): ReplicaManagerConfig {
-  const replica = config.replica ?? DEFAULT_REPLICA_MANAGER_CONFIG.replica;
-  return {
-    ...DEFAULT_REPLICA_MANAGER_CONFIG,
-    ...config,
-    replica: { ...replica, countsFlushedEnds: topicConfig.flush === "always" },
-  };
 }

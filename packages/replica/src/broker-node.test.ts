@@ -1,7 +1,7 @@
 import { DEFAULT_LOG_CONFIG } from "@tidemark/log";
-import { DEFAULT_REPLICA_MANAGER_CONFIG } from "@tidemark/replica";
+import { DEFAULT_REPLICA_MANAGER_CONFIG } from "./replica-manager.ts";
 import { expect, test } from "vitest";
-import { managerConfigOf } from "./broker.ts";
+import { managerConfigOf } from "./broker-node.ts";
 
 test("high watermarks count flushed ends exactly where appends wait for the disk, whatever else is said of replicas", () => {
   const { replica } = DEFAULT_REPLICA_MANAGER_CONFIG;
