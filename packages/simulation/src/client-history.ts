@@ -23,7 +23,7 @@ export class ClientHistory implements History {
   begin(event: Without<Begin, "op">): number {
     const op = this.#nextOp;
     this.#nextOp += 1;
-    this.#add({ ...event, op } as Begin);
+    this.#add({ ...event, op });
     return op;
   }
 
