@@ -67,7 +67,7 @@ export class BrokerNode {
       const whenStarted = new Promise<ReplicaManager>((resolve) => {
         started = resolve;
       });
-      const { host, port } = await options.listen(async (request) => (await whenStarted).handle(request));
+      const { host, port } = await options.listen(async (request, from) => (await whenStarted).handle(request, from));
       const manager = ReplicaManager.start({
         brokerId,
         logs,

@@ -1,5 +1,5 @@
 import { BufferPool } from "@tidemark/base";
-import type { FetchRequest, FetchResponse, PartitionName } from "@tidemark/wire";
+import type { AnswerRoom, FetchRequest, FetchResponse, PartitionName } from "@tidemark/wire";
 import { describe, expect, test } from "vitest";
 import { FETCH_READS_MAX, OpenReads, serveFetch, SLOW_READ_MS } from "./fetch-session.ts";
 import { batch, leader, stateOf } from "./partition.fixture.ts";
@@ -35,6 +35,7 @@ function serve(
   replicas: Readonly<Record<string, Replica>>,
   request: FetchRequest,
   reads = new OpenReads(),
+  room?: AnswerRoom,
 ): Promise<FetchResponse> {
   const clock = Object.values(replicas)[0]?.environment.clock ?? {
     wallMs: () => 0,
@@ -47,7 +48,25 @@ function serve(
     partitionOf: ({ topic }: PartitionName) => replicas[topic]?.partition,
     isClosed: () => false,
     reads,
+    room,
   });
+}
+
+/** Room of a connection, and what is set aside of it. */
+function roomOf(bytes: number): AnswerRoom & { takenBytes: number; takes: number } {
+  return {
+    takenBytes: 0,
+    takes: 0,
+    take(wantedBytes) {
+      const taken = Math.min(bytes, wantedBytes);
+      this.takenBytes += taken;
+      this.takes += 1;
+      return taken;
+    },
+    giveBack(takenBytes) {
+      this.takenBytes -= takenBytes;
+    },
+  };
 }
 
 describe("a fetch of several partitions", () => {
@@ -95,6 +114,44 @@ describe("a fetch of several partitions", () => {
     expect(partitions.map(({ bytes }) => bytes.length)).toEqual(partitions.map((_, index) => (index === 0 ? one : 0)));
     const ends = Object.values(replicas).map(({ partition }) => partition.leaderState?.replicas[0]?.logEndOffset);
     expect(ends).toEqual(ends.map(() => 1));
+  });
+});
+
+describe("a fetch over a connection whose peer does not take its answers", () => {
+  test("brings no more than there is room for, a batch at least, and holds no room afterwards", async () => {
+    const replicas = { a: await leader([1, 1, 1]), b: await leader([1, 1, 1]) };
+    const one = batch(["r0"]).length;
+    const sizes = async (room: AnswerRoom): Promise<number[]> => {
+      const { partitions } = await serve(replicas, requestOf(["a", "b"]), new OpenReads(), room);
+      return partitions.map(({ bytes }) => bytes.length);
+    };
+    for (const [bytes, expected] of [
+      [1, [one, 0]],
+      [2 * one, [2 * one, 0]],
+      [4 * one, [3 * one, one]],
+      [1 << 30, [3 * one, 3 * one]],
+    ] as const) {
+      const room = roomOf(bytes);
+      expect(await sizes(room)).toEqual(expected);
+      expect(room.takenBytes).toBe(0);
+    }
+  });
+
+  test("holds none while it is parked, and none of a read that failed", async () => {
+    const replica = await leader([1, 1]);
+    const room = roomOf(1 << 20);
+    await replica.environment.kernel.run(async () => {
+      const request = requestOf(["orders"], { fetchOffset: 2, maxWaitMs: 30_000 });
+      const waiting = serve({ orders: replica }, request, new OpenReads(), room);
+      await new Promise<void>((resolve) => replica.environment.clock.setTimer(50, resolve));
+      expect([room.takes > 0, room.takenBytes]).toEqual([true, 0]);
+      await replica.partition.produce(batch(["new"]), { acks: 1, timeoutMs: 100, origin: "client" });
+      expect((await waiting).partitions[0]?.bytes.length).toBe(batch(["new"]).length);
+      expect(room.takenBytes).toBe(0);
+    });
+    replica.partition.fetch = () => Promise.reject(new Error("a bug"));
+    await expect(serve({ orders: replica }, requestOf(["orders"]), new OpenReads(), room)).rejects.toThrow("a bug");
+    expect(room.takenBytes).toBe(0);
   });
 });
 

@@ -1,6 +1,7 @@
 import type { BufferPool, Clock } from "@tidemark/base";
 import { readBatchHeader } from "@tidemark/wire";
 import type {
+  AnswerRoom,
   FetchPartition,
   FetchPartitionResponse,
   FetchRequest,
@@ -37,6 +38,8 @@ export interface FetchContext {
   readonly partitionOf: (name: PartitionName) => Partition | undefined;
   readonly isClosed: () => boolean;
   readonly reads: OpenReads;
+  /** Of the connection that the answer goes to. Default: as much as is asked for. */
+  readonly room?: AnswerRoom | undefined;
 }
 
 interface OpenRead {
@@ -81,6 +84,9 @@ export class OpenReads {
  * that is slow is waited for as long as the others have nothing to tell; else it is answered REQUEST_TIMED_OUT, and whoever asks
  * backs off with it alone. What the disk brings later is in the page cache when it is asked for again.
  *
+ * Many requests of one connection may be here at a time, each allowed a large answer: what is read for all of them together is bounded
+ * by the connection's room, which is taken for each look anew.
+ *
  * The replica's progress counts once a request, with the first look.
  * Source: apache/kafka core/src/main/scala/kafka/server/{ReplicaManager,DelayedFetch}.scala
  */
@@ -93,8 +99,14 @@ export async function serveFetch(request: FetchRequest, context: FetchContext): 
     looks = request.partitions.map((asked, index) => looks[index]?.ifSlow() ?? new Look(asked, request, context));
     // Before the look, so that what moves during it is not missed.
     const waits = looks.flatMap(({ partition }) => partition?.whenMoved() ?? []);
-    await lookAtAll(looks, { clock, readEnded, bytesMax: bytesMaxOf(request), isFirstLook });
-    const { answers, isWorthAnswering } = answersOf(request, looks);
+    const wantedBytes = bytesMaxOf(request);
+    const bytesMax = context.room?.take(wantedBytes) ?? wantedBytes;
+    try {
+      await lookAtAll(looks, { clock, readEnded, bytesMax, isFirstLook });
+    } finally {
+      context.room?.giveBack(bytesMax);
+    }
+    const { answers, isWorthAnswering } = answersOf(request, looks, bytesMax);
     const remainingMs = deadlineMs - clock.monotonicMs();
     if (isWorthAnswering || remainingMs <= 0 || context.isClosed()) {
       for (const wait of waits) wait.cancel();
@@ -220,8 +232,8 @@ async function lookAtAll(
 function answersOf(
   request: FetchRequest,
   looks: readonly Look[],
+  bytesMax: number,
 ): { answers: FetchPartitionResponse[]; isWorthAnswering: boolean } {
-  const bytesMax = bytesMaxOf(request);
   let bytes = 0;
   let hasNews = looks.length === 0;
   const answers = looks.map((look): FetchPartitionResponse => {

@@ -1,12 +1,15 @@
 import { BufferPool } from "@tidemark/base";
 import type { ByteStream, Network, NetworkListener } from "@tidemark/base";
 import { encodeFrame, FrameDecoder, giveBackBatches } from "@tidemark/wire";
-import type { Frame, PeerHandler, PeerResponse } from "@tidemark/wire";
+import type { AnswerRoom, Frame, PeerHandler, PeerResponse } from "@tidemark/wire";
 
 /** Requests of one connection that are being answered. With as many the connection is not read until one of them is done. */
 export const SERVER_REQUESTS_IN_FLIGHT_MAX = 256;
 
-/** Bytes of answers that one peer does not take. Above it no more of its requests are read. */
+/**
+ * Bytes of answers that one peer does not take. Above it no more of its requests are read, and those that were get a batch each at most:
+ * all of them may have come before the first answer.
+ */
 export const SERVER_UNSENT_BYTES_MAX = 32 * 1024 * 1024;
 
 /** Connections at a time; further ones are closed at once. */
@@ -95,6 +98,20 @@ class ServedConnection {
   #waiting: Frame[] = [];
   #inFlightCount = 0;
   #unsentBytes = 0;
+  /** Set aside for answers that are being read. */
+  #takenBytes = 0;
+  readonly #room: AnswerRoom = {
+    // Never more than half of what is left: one that takes long leaves room for those beside it.
+    take: (wantedBytes) => {
+      const leftBytes = SERVER_UNSENT_BYTES_MAX - this.#unsentBytes - this.#takenBytes;
+      const taken = Math.max(1, Math.min(wantedBytes, Math.floor(leftBytes / 2)));
+      this.#takenBytes += taken;
+      return taken;
+    },
+    giveBack: (takenBytes) => {
+      this.#takenBytes -= takenBytes;
+    },
+  };
   #isPaused = false;
   #isOver = false;
 
@@ -147,7 +164,7 @@ class ServedConnection {
     this.#inFlightCount++;
     let response: PeerResponse;
     try {
-      response = await this.#handler(frame.message, { remote: this.#stream.remote });
+      response = await this.#handler(frame.message, { remote: this.#stream.remote, room: this.#room });
     } catch (error) {
       // A handler answers errors. This one is a bug and is nobody's to handle: it goes on as an unhandled rejection.
       this.destroy();

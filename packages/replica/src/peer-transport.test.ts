@@ -2,10 +2,10 @@ import type { ByteStream } from "@tidemark/base";
 import { Kernel, SimulatedClock, SimulatedNetwork, SimulatedRandom } from "@tidemark/simulator";
 import type { SimulatedHost } from "@tidemark/simulator";
 import { encodeFrame, FrameDecoder } from "@tidemark/wire";
-import type { PeerAddress, PeerHandler, PeerRequest, PeerResponse } from "@tidemark/wire";
+import type { AnswerRoom, PeerAddress, PeerHandler, PeerRequest, PeerResponse } from "@tidemark/wire";
 import { describe, expect, test } from "vitest";
 import { PEER_REQUESTS_IN_FLIGHT_MAX, PEER_UNSENT_BYTES_MAX, RECONNECT_BACKOFF_MS_MAX } from "./peer-connection.ts";
-import { PeerServer, SERVER_REQUESTS_IN_FLIGHT_MAX } from "./peer-server.ts";
+import { PeerServer, SERVER_REQUESTS_IN_FLIGHT_MAX, SERVER_UNSENT_BYTES_MAX } from "./peer-server.ts";
 import { StreamPeerTransport } from "./peer-transport.ts";
 
 const PORT = 9_000;
@@ -405,6 +405,41 @@ describe("bounds", () => {
       stream.resume();
       await world.pass(20_000);
       expect([asked, answers, writtenCount]).toEqual([5_000, 5_000, 5_000]);
+    });
+  });
+
+  test("requests that are all here before the first answer share one room; bytes that are not taken leave none but for a batch each", async () => {
+    const world = makeWorld({ chunkBytesMax: 64 * 1024, windowBytes: 16 * 1024 });
+    const rooms: AnswerRoom[] = [];
+    const parked: (() => void)[] = [];
+    await world.kernel.run(async () => {
+      await serve(world, async (_request, { room }) => {
+        if (room !== undefined) rooms.push(room);
+        await new Promise<void>((resolve) => parked.push(resolve));
+        return { kind: "describe", error: "NONE", json: "x".repeat(SERVER_UNSENT_BYTES_MAX - 1000) };
+      });
+      const stream = await world.client.connect(ADDRESS, { timeoutMs: 1_000 });
+      stream.start({ onData: () => undefined, onEnd: () => undefined });
+      stream.pause();
+      const frames = Array.from({ length: SERVER_REQUESTS_IN_FLIGHT_MAX }, (_, n) =>
+        encodeFrame({ type: "request", correlationId: n, message: { kind: "describe" } }),
+      );
+      await stream.write(frames.flat());
+      await world.pass(500);
+      const taken = rooms.map((room) => room.take(SERVER_UNSENT_BYTES_MAX));
+      expect(taken).toHaveLength(SERVER_REQUESTS_IN_FLIGHT_MAX);
+      expect(taken[0]).toBe(SERVER_UNSENT_BYTES_MAX / 2);
+      expect(Math.min(...taken)).toBe(1);
+      expect(taken.reduce((sum, bytes) => sum + bytes)).toBeLessThanOrEqual(
+        SERVER_UNSENT_BYTES_MAX + SERVER_REQUESTS_IN_FLIGHT_MAX,
+      );
+      for (const [at, room] of rooms.entries()) room.giveBack(taken[at] ?? 0);
+      expect(rooms[0]?.take(10)).toBe(10);
+      rooms[0]?.giveBack(10);
+      // One answer that stays: what is left of the room is shared by the others.
+      parked[0]?.();
+      await world.pass(10);
+      expect(rooms[1]?.take(SERVER_UNSENT_BYTES_MAX)).toBeLessThanOrEqual(1000);
     });
   });
 

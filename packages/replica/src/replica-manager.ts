@@ -3,6 +3,7 @@ import type { Clock, Timer } from "@tidemark/base";
 import { putStateOffset, readStateOffset } from "@tidemark/log";
 import type { LogManager, TopicConfig } from "@tidemark/log";
 import type {
+  AnswerRoom,
   BrokerState,
   ClusterStateResponse,
   OffsetsForLeaderEpochRequest,
@@ -165,7 +166,7 @@ export class ReplicaManager {
   }
 
   /** Answers a peer or client; never rejects. A fetch may take as long as its `maxWaitMs`. */
-  async handle(request: PeerRequest): Promise<PeerResponse> {
+  async handle(request: PeerRequest, from: { readonly room?: AnswerRoom } = {}): Promise<PeerResponse> {
     switch (request.kind) {
       case "produce":
         return this.#produce(request);
@@ -176,6 +177,7 @@ export class ReplicaManager {
           partitionOf: (name) => this.partition(name),
           isClosed: () => this.#isClosed,
           reads: this.#openReads,
+          room: from.room,
         });
       case "offsetsForLeaderEpoch":
         return this.#offsetsForLeaderEpoch(request);

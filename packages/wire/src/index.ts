@@ -36,6 +36,7 @@ export type {
   PeerAddress,
   PeerErrorCode,
   PeerErrorType,
+  AnswerRoom,
   PeerHandler,
   PeerKind,
   PeerRequest,

@@ -330,4 +330,15 @@ export interface PeerTransport {
  * Answers the requests of peers. Never rejects: errors are part of the answer. May take long (a parked fetch); requests of one peer overlap.
  * The answer has the request's `kind`. The bytes in a request are the handler's to keep.
  */
-export type PeerHandler = (request: PeerRequest, from: { readonly remote: string }) => Promise<PeerResponse>;
+export type PeerHandler = (
+  request: PeerRequest,
+  from: { readonly remote: string; readonly room?: AnswerRoom },
+) => Promise<PeerResponse>;
+
+/** What a connection holds of answers: being read for its requests, and not taken by the peer yet. */
+export interface AnswerRoom {
+  /** Sets room aside for an answer of `wantedBytes`. @returns how much; never 0, so that every answer may bring something */
+  take(wantedBytes: number): number;
+  /** Ends that: nothing was found, or the answer is on its way to the connection. */
+  giveBack(takenBytes: number): void;
+}

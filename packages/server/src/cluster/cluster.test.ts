@@ -2,9 +2,9 @@ import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { BufferPool, toOffset } from "@tidemark/base";
-import { StreamPeerTransport } from "@tidemark/replica";
+import { SERVER_UNSENT_BYTES_MAX, StreamPeerTransport } from "@tidemark/replica";
 import { SystemClock, TcpNetwork } from "@tidemark/runtime-node";
-import { checkCrc, encodeBatch, scanBatch } from "@tidemark/wire";
+import { checkCrc, encodeBatch, encodeFrame, scanBatch } from "@tidemark/wire";
 import { expect, test } from "vitest";
 import { Broker } from "./broker.ts";
 import { ClusterProducer } from "./cluster-producer.ts";
@@ -13,6 +13,7 @@ import { ControllerNode } from "./controller-node.ts";
 const BROKER_IDS = [1, 2, 3];
 const BATCHES = 60;
 const TOPIC = "orders";
+const FETCHES_UNREAD = 64;
 
 function valueOf(batch: number): Uint8Array {
   // From a few bytes to several reads of a socket: some frames lie in pooled memory, others not.
@@ -88,6 +89,109 @@ test("three brokers whose memory is overwritten as soon as it is given back hold
   } finally {
     await transport.close();
     for (const broker of brokers) await broker.close();
+    await controller.close();
+    await rm(directory, { recursive: true });
+  }
+});
+
+/** Counts what is lent and not given back, of any size. */
+class CountingPool extends BufferPool {
+  lentBytes = 0;
+  lentBytesPeak = 0;
+  readonly #lent = new Map<ArrayBufferLike, number>();
+
+  override take(bytes: number): Uint8Array {
+    const memory = super.take(bytes);
+    this.#lent.set(memory.buffer, bytes);
+    this.lentBytes += bytes;
+    this.lentBytesPeak = Math.max(this.lentBytesPeak, this.lentBytes);
+    return memory;
+  }
+
+  override giveBack(view: Uint8Array): void {
+    this.lentBytes -= this.#lent.get(view.buffer) ?? 0;
+    this.#lent.delete(view.buffer);
+    super.giveBack(view);
+  }
+}
+
+test("a client that asks for much in many requests and reads nothing makes a broker read what one connection has room for", async () => {
+  const directory = await mkdtemp(join(tmpdir(), "tidemark-cluster-"));
+  const controller = await ControllerNode.open({ directory: join(directory, "controller") });
+  const pool = new CountingPool();
+  const topicConfig = {
+    segmentBytes: 64 * 1024 ** 2,
+    indexIntervalBytes: 4096,
+    maxMessageBytes: 1024 ** 2,
+    flush: "none",
+    compression: "none",
+  } as const;
+  const broker = await Broker.open({
+    directory: join(directory, "1"),
+    brokerId: 1,
+    controller: controller.address,
+    topicConfig,
+    pool,
+  });
+  const clock = new SystemClock();
+  const network = new TcpNetwork();
+  const transport = new StreamPeerTransport({ network, clock });
+  const address = { nodeId: 1, host: broker.host, port: broker.port };
+  try {
+    await controller.controller.createTopic({ name: TOPIC, topicId: "AAAAAAAAAAEAAAAAAAAAAg", assignments: [[1]] });
+    const producer = new ClusterProducer({
+      transport,
+      clock,
+      controller: controller.address,
+      topic: TOPIC,
+      partition: 0,
+      producerId: 7,
+      acks: -1,
+      requestTimeoutMs: 10_000,
+      deliveryTimeoutMs: 60_000,
+      retryBackoffMs: 20,
+    });
+    for (let batch = 0; batch < 64; batch += 1) {
+      await producer.ready();
+      await producer.send([{ key: null, value: new Uint8Array(65_000), timestamp: 1 }]);
+    }
+    const partition = {
+      topic: TOPIC,
+      partition: 0,
+      currentLeaderEpoch: -1,
+      fetchOffset: 0,
+      flushedEndOffset: -1,
+      lastFetchedEpoch: -1,
+      logStartOffset: -1,
+      maxBytes: 2 ** 31 - 1,
+    };
+    const fetch = {
+      kind: "fetch",
+      replicaId: -1,
+      brokerEpoch: -1,
+      maxWaitMs: 0,
+      minBytes: 1,
+      maxBytes: 2 ** 31 - 1,
+      partitions: [partition],
+    } as const;
+    const lentBefore = pool.lentBytes;
+    pool.lentBytesPeak = 0;
+    const stream = await network.connect(address, { timeoutMs: 10_000 });
+    stream.pause();
+    stream.start({ onData: () => undefined, onEnd: () => undefined });
+    const frames = Array.from({ length: FETCHES_UNREAD }, (_, correlationId) =>
+      encodeFrame({ type: "request", correlationId, message: fetch }),
+    );
+    await stream.write(frames.flat());
+    // All are read: the last of them is answered on no other connection, but disks and loops have had the time for it by then.
+    for (let round = 0; round < FETCHES_UNREAD; round += 1)
+      await transport.request(address, { ...fetch, maxBytes: 1 }, { timeoutMs: 10_000 });
+    stream.destroy();
+    // 64 batches of 65 KB for each of the requests would be 267 MB.
+    expect(pool.lentBytesPeak - lentBefore).toBeLessThan(SERVER_UNSENT_BYTES_MAX + (FETCHES_UNREAD + 1) * 70_000);
+  } finally {
+    await transport.close();
+    await broker.close();
     await controller.close();
     await rm(directory, { recursive: true });
   }
