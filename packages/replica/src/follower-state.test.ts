@@ -295,7 +295,7 @@ describe("fetching", () => {
     expect([seen, state.highWatermark]).toEqual([[1, 0, 1, 0, 0], 100]);
   });
 
-  test("HW-24 FR-26 a diverging answer cuts and nothing else: its high watermark and bytes do not count", () => {
+  test("HW-24 FR-26 BR-035 a diverging answer cuts and nothing else: its high watermark and bytes do not count", () => {
     const state = fetching(150, "4@0", 130);
     const answer = { divergingEpoch: 4, divergingEndOffset: 140, highWatermark: 160, bytes: new Uint8Array(9) };
     expect(step(state, fetchAnswer(ask(state, "fetch"), answer))).toEqual([
@@ -303,6 +303,17 @@ describe("fetching", () => {
     ]);
     expect(step(state, { type: "truncated", log: facts(140, "4@0"), nowMs: 0 })).toEqual([]);
     expect(state.highWatermark).toBe(130);
+  });
+
+  test("BR-034 an answer of two moments, whose log start lies above its own records: they are appended, and nothing is emptied", () => {
+    const state = fetching(0, "", 0);
+    const bytes = new Uint8Array(5);
+    const answer = { bytes, logStartOffset: 15, logEndOffset: 20, highWatermark: 15 };
+    expect(step(state, fetchAnswer(ask(state, "fetch"), answer))).toEqual([{ type: "append", bytes }]);
+    expect(step(state, { type: "appended", log: facts(10, "1@0"), nowMs: 0 })).toEqual([
+      { type: "highWatermark", offset: 10 },
+    ]);
+    expect(state.nextRequest(0)).toMatchObject({ type: "fetch", fetchOffset: 10, lastFetchedEpoch: 1 });
   });
 
   test("a cut below the high watermark takes it along", () => {
@@ -417,6 +428,18 @@ describe("OR out of range", () => {
         ({ type }) => type !== "backOff",
       ),
     ).toEqual([]);
+  });
+
+  test("BR-038 out of range at 100 while the leader ended at 90, which has 105 when it is asked: cut by epochs, never emptied", () => {
+    const state = followerOf(facts(100, "1@0 2@80"));
+    skipAsking(state);
+    outOfRange(state);
+    const answer = { logStartOffset: 0, logEndOffset: 105 };
+    expect(step(state, epochAnswer(ask(state, "epoch"), 2, 90, answer))).toEqual([
+      { type: "truncate", offset: 90, cause: "epochAnswer" },
+    ]);
+    step(state, { type: "truncated", log: facts(90, "1@0 2@80"), nowMs: 0 });
+    expect(state.nextRequest(0)).toMatchObject({ type: "fetch", fetchOffset: 90, lastFetchedEpoch: 2 });
   });
 
   test("OR-04 an error in the round is retried after a back-off", () => {

@@ -64,6 +64,19 @@ describe("FN fencing", () => {
   });
 });
 
+test("BR-039 while a new leader's high watermark lags a consumer above it gets nothing, above the log end an error", async () => {
+  const replica = await leader([1, 1, 1]);
+  const consume = (fetchOffset: number): Promise<{ error: string; bytes: Uint8Array }> =>
+    replica.fetch({ fetchOffset, lastFetchedEpoch: -1 }, { replicaId: -1 });
+  expect(replica.partition.highWatermark).toBe(0);
+  for (const offset of [0, 1, 2, 3])
+    expect(await consume(offset)).toMatchObject({ error: "NONE", bytes: new Uint8Array(0) });
+  expect((await consume(4)).error).toBe("OFFSET_OUT_OF_RANGE");
+  await replica.fetch({ fetchOffset: 3, lastFetchedEpoch: 1 });
+  expect(replica.partition.highWatermark).toBe(3);
+  expect((await consume(2)).bytes.length).toBeGreaterThan(0);
+});
+
 describe("FD divergence on the leader", () => {
   test("FD-02 FD-20 IS-28 a diverging fetch brings the epoch's end, no records, and is no progress", async () => {
     const replica = await leader([1, 1, 4, 4]);
