@@ -1,4 +1,4 @@
-import { BufferPool } from "@tidemark/base";
+import { BufferPool, toOffset } from "@tidemark/base";
 import type { AnswerRoom, FetchRequest, FetchResponse, PartitionName } from "@tidemark/wire";
 import { describe, expect, test } from "vitest";
 import { FETCH_READS_MAX, OpenReads, serveFetch, SLOW_READ_MS } from "./fetch-session.ts";
@@ -36,6 +36,7 @@ function serve(
   request: FetchRequest,
   reads = new OpenReads(),
   room?: AnswerRoom,
+  pool = new BufferPool({ poisons: true }),
 ): Promise<FetchResponse> {
   const clock = Object.values(replicas)[0]?.environment.clock ?? {
     wallMs: () => 0,
@@ -44,7 +45,7 @@ function serve(
   };
   return serveFetch(request, {
     clock,
-    pool: new BufferPool({ poisons: true }),
+    pool,
     partitionOf: ({ topic }: PartitionName) => replicas[topic]?.partition,
     isClosed: () => false,
     reads,
@@ -110,7 +111,17 @@ describe("a fetch of several partitions", () => {
     for (let index = 0; index < 3 * FETCH_READS_MAX; index += 1) replicas[`t${index}`] = await leader([1, 1]);
     const one = batch(["r0"]).length;
     const request = requestOf(Object.keys(replicas), { fetchOffset: 1, maxBytes: one });
+    const asked: number[] = [];
+    for (const { partition } of Object.values(replicas)) {
+      const fetch = partition.fetch.bind(partition);
+      partition.fetch = (limits, ...rest) => {
+        asked.push(limits.maxBytes);
+        return fetch(limits, ...rest);
+      };
+    }
     const { partitions } = await serve(replicas, request);
+    // Only those beside the first, which were begun with it, were read in vain.
+    expect(asked.filter((maxBytes) => maxBytes > 0).length).toBeLessThanOrEqual(FETCH_READS_MAX);
     expect(partitions.map(({ bytes }) => bytes.length)).toEqual(partitions.map((_, index) => (index === 0 ? one : 0)));
     const ends = Object.values(replicas).map(({ partition }) => partition.leaderState?.replicas[0]?.logEndOffset);
     expect(ends).toEqual(ends.map(() => 1));
@@ -311,7 +322,113 @@ describe("a partition whose disk is slow or fails", () => {
   });
 });
 
+test("reads that are slow for one follower keep neither another one nor another partition from being read", async () => {
+  const [a, b] = [await leader([1]), await leader([1])];
+  const reads = new OpenReads();
+  const read = { partition: a.partition, replicaId: 2, startedMs: 0 };
+  reads.begin(read);
+  const stuck = (nowMs: number): boolean[] => [
+    reads.isStuck(a.partition, 2, nowMs),
+    reads.isStuck(a.partition, 3, nowMs),
+    reads.isStuck(b.partition, 2, nowMs),
+  ];
+  expect(stuck(SLOW_READ_MS - 1)).toEqual([false, false, false]);
+  expect(stuck(SLOW_READ_MS)).toEqual([true, false, false]);
+  reads.end(read);
+  expect(stuck(SLOW_READ_MS)).toEqual([false, false, false]);
+});
+
+describe("a slow look that ended", () => {
+  /** Its looks take so long, by the clock of another. */
+  function delay(replica: Replica, delaysMs: readonly number[], { environment }: Replica, pool?: BufferPool): void {
+    const { partition } = replica;
+    const fetch = partition.fetch.bind(partition);
+    const left = [...delaysMs];
+    partition.fetch = async (...args) => {
+      const result = await fetch(...args);
+      const delayMs = left.shift() ?? 0;
+      if (delayMs > 0) await new Promise<void>((resolve) => environment.clock.setTimer(delayMs, resolve));
+      if (pool === undefined) return result;
+      const bytes = pool.take(result.bytes.length);
+      bytes.set(result.bytes);
+      return { ...result, bytes };
+    };
+  }
+
+  test("with nothing is looked at again: what comes later is told", async () => {
+    const replicas = { idle: await leader([1, 1]), slow: await leader([1, 1]) };
+    const { kernel, clock } = replicas.idle.environment;
+    delay(replicas.slow, [3 * SLOW_READ_MS], replicas.idle);
+    await kernel.run(async () => {
+      const waiting = serve(replicas, requestOf(["idle", "slow"], { fetchOffset: 2, maxWaitMs: 10_000 }));
+      await new Promise<void>((resolve) => clock.setTimer(5 * SLOW_READ_MS, resolve));
+      await replicas.slow.partition.produce(batch(["new"]), { acks: 1, timeoutMs: 100, origin: "client" });
+      expect((await waiting).partitions.map(({ bytes }) => bytes.length)).toEqual([0, batch(["new"]).length]);
+      expect(clock.monotonicMs()).toBeLessThan(6 * SLOW_READ_MS);
+    });
+  });
+
+  test("while others were still looked at keeps its memory until the answer is made", async () => {
+    const pool = new BufferPool({ poisons: true });
+    const value = "x".repeat(100_000);
+    const replicas: Record<string, Replica> = {};
+    for (let index = 0; index < FETCH_READS_MAX + 1; index += 1) replicas[`t${index}`] = await leader([]);
+    const all = Object.values(replicas);
+    const first = all[0] as Replica;
+    await first.partition.produce(batch([value]), { acks: 1, timeoutMs: 100, origin: "client" });
+    // The last one begins when those beside the first have ended, and ends after it.
+    for (const replica of all)
+      delay(replica, [replica === first ? 1.5 * SLOW_READ_MS : 0.9 * SLOW_READ_MS], first, pool);
+    await first.environment.kernel.run(async () => {
+      const request = requestOf(Object.keys(replicas), { minBytes: 1 << 30, maxWaitMs: 1000 });
+      const { partitions } = await serve(replicas, request, new OpenReads(), undefined, pool);
+      const held = await first.log.read({ fromOffset: toOffset(0), maxBytes: 1 });
+      expect(Buffer.compare(partitions[0]?.bytes ?? new Uint8Array(0), held.bytes)).toBe(0);
+    });
+  });
+});
+
 describe("a fetch that waits", () => {
+  test("waits thirty seconds at most, whatever was asked for, and leaves nobody waiting behind", async () => {
+    const replica = await leader([1, 1]);
+    let waiting = 0;
+    const whenMoved = replica.partition.whenMoved.bind(replica.partition);
+    replica.partition.whenMoved = () => {
+      const wait = whenMoved();
+      waiting += 1;
+      void wait.promise.then(() => (waiting -= 1));
+      return wait;
+    };
+    await replica.environment.kernel.run(async () => {
+      await serve({ orders: replica }, requestOf(["orders"], { fetchOffset: 2, maxWaitMs: 2 ** 31 - 1 }));
+      expect(replica.environment.clock.monotonicMs()).toBeCloseTo(30_000, 0);
+      await serve({ orders: replica }, requestOf(["orders"], { fetchOffset: 1 }));
+    });
+    expect(waiting).toBe(0);
+  });
+
+  test("does not miss what comes during its look", async () => {
+    const replica = await leader([1, 1]);
+    const read = replica.log.read.bind(replica.log);
+    let looks = 0;
+    replica.log.read = async (options) => {
+      const result = await read(options);
+      looks += 1;
+      if (looks === 1) await replica.partition.produce(batch(["new"]), { acks: 1, timeoutMs: 100, origin: "client" });
+      return result;
+    };
+    await replica.environment.kernel.run(async () => {
+      const { partitions } = await serve(
+        { orders: replica },
+        requestOf(["orders"], { fetchOffset: 2, maxWaitMs: 30_000 }),
+      );
+      expect(partitions[0]?.bytes.length).toBe(batch(["new"]).length);
+      expect(replica.environment.clock.monotonicMs()).toBeLessThan(100);
+      // As of before the read: what was appended beside it does not make the replica look behind.
+      expect(replica.partition.leaderState?.replicas[0]?.lastFetchLeaderEndOffset).toBe(2);
+    });
+  });
+
   test("HW-23 is answered at its time when too little came, with the high watermark that moved meanwhile", async () => {
     const replica = await leader([1, 1]);
     await replica.environment.kernel.run(async () => {
@@ -333,6 +450,8 @@ describe("a fetch that waits", () => {
       await replica.partition.produce(batch(["new"]), { acks: 1, timeoutMs: 100, origin: "client" });
       expect((await waiting).partitions[0]?.bytes.length).toBe(batch(["new"]).length);
       expect(replica.environment.clock.monotonicMs()).toBeLessThan(100);
+      // That it is looked at again says nothing of the replica: it may have died while it waited.
+      expect(replica.partition.leaderState?.replicas[0]?.lastFetchMs).toBeLessThan(50);
     });
   });
 

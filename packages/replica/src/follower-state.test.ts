@@ -452,6 +452,17 @@ describe("OR out of range", () => {
     expect(state.nextRequest(FETCH_BACKOFF_MS)).toEqual({ type: "epoch", leaderEpoch: 1 });
   });
 
+  test("out of range once more after a fetch that went well is asked about at once, not waited for", () => {
+    const state = followerOf(facts(8, "1@0"));
+    skipAsking(state);
+    outOfRange(state);
+    step(state, epochAnswer(ask(state, "epoch"), 1, 20, { logEndOffset: 20 }));
+    const nowMs = FETCH_BACKOFF_MS;
+    expect(step(state, fetchAnswer(ask(state, "fetch", nowMs), { logEndOffset: 20, nowMs }))).toEqual([]);
+    expect(outOfRange(state, nowMs)).toEqual([]);
+    expect(state.nextRequest(nowMs)).toMatchObject({ type: "epoch" });
+  });
+
   test("OR-08 out of range again and again without a change does not spin: each turn waits", () => {
     const state = followerOf(facts(8, "1@0"));
     skipAsking(state);
