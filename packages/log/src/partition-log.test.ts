@@ -1,4 +1,4 @@
-import { toLeaderEpoch, toOffset } from "@tidemark/base";
+import { BufferPool, toLeaderEpoch, toOffset } from "@tidemark/base";
 import { SimulatedEnvironment } from "@tidemark/simulator";
 import { stampBatch } from "@tidemark/wire";
 import { describe, expect, test } from "vitest";
@@ -101,6 +101,17 @@ describe("append and read", () => {
     expect((await log.read({ fromOffset: toOffset(3), maxBytes: size + 7 })).bytes).toHaveLength(size + 7);
     expect((await log.read({ fromOffset: toOffset(3), maxBytes: 10, minOneBatch: false })).bytes).toHaveLength(10);
     expect((await log.read({ fromOffset: toOffset(5), maxBytes: 100 })).bytes).toHaveLength(0);
+  });
+
+  test("a batch larger than the read asked for comes whole in memory that nobody else gets; what was too small for it goes back", async () => {
+    const log = await new LogFixture({ maxMessageBytes: 1 << 20, segmentBytes: 1 << 20 }).open();
+    await log.append(batchOf(["x".repeat(100_000)]), { origin: "local" });
+    const pool = new BufferPool({ poisons: true });
+    const options = { fromOffset: toOffset(0), maxBytes: 20_000 };
+    const { bytes } = await log.read({ ...options, pool });
+    expect(pool.keptBytes).toBe(32_768);
+    expect([20_000, 100_000].map((size) => pool.take(size).fill(0).buffer === bytes.buffer)).toEqual([false, false]);
+    expect(Buffer.compare(bytes, (await log.read(options)).bytes)).toBe(0);
   });
 
   test("a limit inside a batch hides the whole batch", async () => {

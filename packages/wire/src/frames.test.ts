@@ -258,6 +258,27 @@ describe("frames there and back", () => {
     expect(frames).toEqual([{ type: "request", correlationId: 7, message }]);
   });
 
+  test("memory that a growing frame has outgrown goes back, and that of the frame is nobody else's", () => {
+    const pool = new BufferPool({ poisons: true });
+    const decoder = new FrameDecoder(pool);
+    const batch = Uint8Array.from({ length: 5_000_000 }, (_, index) => index % 251);
+    const message = {
+      kind: "produce",
+      acks: 1,
+      timeoutMs: 5,
+      partitions: [{ topic: "t", partition: 0, batch }],
+    } as const;
+    const sent = joined(encodeFrame({ type: "request", correlationId: 1, message }));
+    const frames: Frame[] = [];
+    for (let at = 0; at < sent.length; at += 65_536) frames.push(...decoder.push(sent.subarray(at, at + 65_536)));
+    expect(pool.keptBytes).toBeGreaterThan(0);
+    for (let taken = 0; taken < 8; taken += 1) pool.take(2 ** (16 + taken)).fill(0);
+    const [frame] = frames;
+    const received =
+      frame?.message.kind === "produce" && "acks" in frame.message ? frame.message.partitions[0] : undefined;
+    expect(Buffer.compare(received?.batch ?? new Uint8Array(0), batch)).toBe(0);
+  });
+
   test("batches that are given back make room for the next frame, those that are not stay as they are", () => {
     const pool = new BufferPool({ poisons: true });
     const decoder = new FrameDecoder(pool);
