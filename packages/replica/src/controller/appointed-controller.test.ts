@@ -130,6 +130,20 @@ test("another incarnation's questions are STALE_BROKER_EPOCH", async () => {
   await controller.close();
 });
 
+test("questions of a process that was replaced keep its successor's session no longer alive", async () => {
+  const environment = new SimulatedEnvironment({ seed: 1 });
+  await environment.kernel.run(async () => {
+    const controller = await open(environment);
+    await controller.handle(registerRequest(1));
+    for (let turn = 0; turn < 20; turn += 1) {
+      expect(await controller.handle(clusterStateRequest(1, 0, -1))).toMatchObject({ error: "STALE_BROKER_EPOCH" });
+      await new Promise<void>((resolve) => environment.clock.setTimer(100, resolve));
+    }
+    expect(controller.state.brokers.map(({ isFenced }) => isFenced)).toEqual([true]);
+    await controller.close();
+  });
+});
+
 test("a silent broker is fenced when its session ends, and is back when it is heard of again", async () => {
   const environment = new SimulatedEnvironment({ seed: 1 });
   await environment.kernel.run(async () => {

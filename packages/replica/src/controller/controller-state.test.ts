@@ -160,6 +160,7 @@ describe("registration", () => {
 describe("alterPartition, first match wins", () => {
   test.each([
     ["STALE_BROKER_EPOCH", { brokerEpoch: 99 }],
+    ["STALE_BROKER_EPOCH", { brokerEpoch: 0 }],
     ["STALE_BROKER_EPOCH", { brokerId: 9, brokerEpoch: 1 }],
     ["UNKNOWN_TOPIC_OR_PARTITION", { partition: 7 }],
     ["NOT_CONTROLLER", { leaderEpoch: 5 }],
