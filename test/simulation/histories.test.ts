@@ -492,3 +492,17 @@ describe("the controller's answers are lost or late", () => {
     });
   });
 });
+
+test("a broker that is killed while it opens its logs starts again", async () => {
+  await history({}, async (cluster) => {
+    await acknowledged(cluster, 1, "m0");
+    for (const crash of [() => cluster.kill(3), () => cluster.powerCut(3, "all")]) {
+      await cluster.kill(3);
+      void cluster.start(3);
+      await crash();
+      await cluster.start(3);
+    }
+    await cluster.converged();
+    await expectLogs(cluster, ["m0"]);
+  });
+});

@@ -223,6 +223,8 @@ export class Cluster {
     const { random, files, workers } = environment;
     const { minInsyncReplicas = 2, replicaLagTimeMaxMs = 10_000, manager = {} } = this.options;
     const peer = this.network.join(addressOf(brokerId));
+    // Of a process that dies while it opens its logs too.
+    node.peer = peer;
     const broker = await BrokerNode.open({
       brokerId,
       environment: { clock, random, files, workers },
@@ -233,7 +235,6 @@ export class Cluster {
       listen: (handler) => {
         // The process died while its logs were being opened.
         if (node.clock !== clock) return new Promise(() => undefined);
-        node.peer = peer;
         peer.serve(handler);
         return Promise.resolve(addressOf(brokerId));
       },
