@@ -10,13 +10,16 @@ export type Target = "leader" | number;
 export type Fate =
   | { readonly type: "kill"; readonly isTold: boolean; readonly restartAfterMs: number }
   | { readonly type: "pause"; readonly durationMs: number }
-  /** Declared dead while it lives, and out of the controller's reach for a while. */
+  /** Declared dead while it lives, and out of the controller's reach for a while, if not for 0 ms. */
   | { readonly type: "depose"; readonly durationMs: number };
 
 /** One leader of a leapfrog: some of its followers stand still, then it goes. */
 export interface Leap {
-  /** Brokers that fetch nothing meanwhile, as bits by their id. */
-  readonly heldBrokers: number;
+  /**
+   * Who fetches nothing meanwhile: the one that will lead next, so that it has nothing of this epoch; all, so that nobody has; or these,
+   * as bits by their id.
+   */
+  readonly held: "next" | "all" | number;
   readonly heldMs: number;
   /** Before it goes, its answers to fetches are kept back for so long; 0: not. They arrive under the next leader. */
   readonly answersLateMs: number;
@@ -210,9 +213,7 @@ function drawFaults(below: (site: string, bound: number) => number, durationMs: 
           ...common,
           type,
           target: "leader",
-          leaps: Array.from({ length: 1 + below(`${site}.leaps`, 4) }, (_leap, at) =>
-            drawLeap((name, bound) => below(`${site}.${at}.${name}`, bound), brokers),
-          ),
+          leaps: drawLeaps((name, bound) => below(`${site}.${name}`, bound), brokers),
           releasedAfterMs: below(`${site}.released`, 500),
         };
       case "echo":
@@ -235,6 +236,32 @@ function drawFaults(below: (site: string, bound: number) => number, durationMs: 
   return faults.toSorted((first, second) => first.atMs - second.atMs);
 }
 
+function drawLeaps(below: (name: string, bound: number) => number, brokers: number): readonly Leap[] {
+  const leap = (at: number, more: Partial<Leap>): Leap => ({
+    held: 0,
+    heldMs: 150 + below(`${at}.held-ms`, 450),
+    answersLateMs: 0,
+    fetchesAgainMs: 0,
+    fate: { type: "kill", isTold: true, restartAfterMs: 500 + below(`${at}.restart`, 4000) },
+    ...more,
+  });
+  const style = below("style", 3);
+  // One leader or two whose epoch the next one has nothing of, one whose epoch nobody has: then they come back.
+  if (style === 0) {
+    const chain = [leap(0, { held: "next" }), leap(1, { held: "next" }), leap(2, { held: "all" }), leap(3, {})];
+    return chain.slice(below("length", 2));
+  }
+  // A leader that is soon one again: what was told it in its first epoch, and comes again in its second, is not true any more.
+  if (style === 1) {
+    const fetchesAgainMs = 50 + below("again", 1500);
+    const deposed = { held: "next", fetchesAgainMs, fate: { type: "depose", durationMs: 0 } } as const;
+    return [leap(0, deposed), leap(1, { heldMs: 50 + below("short", 400) })];
+  }
+  return Array.from({ length: 2 + below("leaps", 3) }, (_leap, at) =>
+    drawLeap((name, bound) => below(`${at}.${name}`, bound), brokers),
+  );
+}
+
 function drawLeap(below: (name: string, bound: number) => number, brokers: number): Leap {
   // A leader that comes back in time may be the next one.
   const durationMs = below("back", below("is-slow", 3) === 0 ? 10_000 : 700);
@@ -244,7 +271,7 @@ function drawLeap(below: (name: string, bound: number) => number, brokers: numbe
     { type: "depose", durationMs },
   ];
   return {
-    heldBrokers: below("held", 2 ** (brokers + 1)),
+    held: (["next", "all", below("held", 2 ** (brokers + 1))] as const)[below("holds", 3)] ?? "all",
     heldMs: 50 + below("held-ms", below("is-long", 2) === 0 ? 500 : 3000),
     answersLateMs: below("late", 2) === 0 ? 0 : 50 + below("late-ms", 1500),
     fetchesAgainMs: below("again", 2) === 0 ? 0 : 50 + below("again-ms", 5000),

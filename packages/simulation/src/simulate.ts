@@ -189,7 +189,7 @@ class Run {
         cluster.pause(brokerId);
         return this.#later(fault.durationMs, () => cluster.resume(brokerId));
       case "depose":
-        this.#depose(brokerId);
+        this.#depose(brokerId, fault.durationMs);
         return this.#later(fault.durationMs, () => cluster.network.heal(brokerId, CONTROLLER_ID));
       case "holdBack": {
         const { manager } = node;
@@ -255,8 +255,9 @@ class Run {
     });
   }
 
-  #depose(brokerId: number): void {
-    this.cluster.network.partition(brokerId, CONTROLLER_ID);
+  #depose(brokerId: number, durationMs: number): void {
+    // Its question for the cluster's state may be parked: cut off, it would wait for the answer until it times out.
+    if (durationMs > 0) this.cluster.network.partition(brokerId, CONTROLLER_ID);
     void this.#guard(this.cluster.controller?.brokerDied(brokerId) ?? Promise.resolve());
   }
 
@@ -266,10 +267,13 @@ class Run {
     const leap = fault.leaps[at];
     this.#release();
     if (leap === undefined) return;
-    for (const { brokerId, manager } of cluster.nodes.values())
-      if ((leap.heldBrokers >> brokerId) % 2 === 1) manager?.pauseFetching();
-    const { answersLateMs, fetchesAgainMs, heldMs, fate } = leap;
+    const { held, answersLateMs, fetchesAgainMs, heldMs, fate } = leap;
     const asked = cluster.decided?.leader ?? -1;
+    const next = cluster.decided?.replicas.find((member) => member !== asked && cluster.decided?.isr.includes(member));
+    for (const { brokerId, manager } of cluster.nodes.values()) {
+      const isHeld = typeof held === "number" ? (held >> brokerId) % 2 === 1 : held === "all" || brokerId === next;
+      if (isHeld) manager?.pauseFetching();
+    }
     const again = cluster.network.replay(
       { to: asked, kind: "fetch", count: fetchesAgainMs === 0 ? 0 : Number.POSITIVE_INFINITY },
       fetchesAgainMs * 1000,
@@ -279,9 +283,9 @@ class Run {
       again.cancel();
       const leader = cluster.decided?.leader ?? -1;
       if (answersLateMs > 0 && leader >= 0) {
-        const held = cluster.network.hold({ from: leader, kind: "fetch", type: "response" });
-        this.#undo.push(() => held.release());
-        this.#later(answersLateMs, () => held.release());
+        const late = cluster.network.hold({ from: leader, kind: "fetch", type: "response" });
+        this.#undo.push(() => late.release());
+        this.#later(answersLateMs, () => late.release());
       }
       this.#later(answersLateMs / 2, () => {
         this.#strike({ atMs: fault.atMs, target: "leader", ...fate });
