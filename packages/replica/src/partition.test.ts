@@ -432,3 +432,9 @@ describe.each([
     expect([replica.partition.highWatermark, replica.failures]).toEqual([before, []]);
   });
 });
+
+test("a state with an older partition epoch is no news, though its leader epoch is the known one", async () => {
+  const replica = await leader([1], { partitionEpoch: 3, isr: [1] });
+  await replica.partition.applyState(stateOf({ partitionEpoch: 2, isr: [1, 2] }));
+  expect(replica.partition.state).toMatchObject({ partitionEpoch: 3, isr: [1] });
+});

@@ -11,6 +11,7 @@ import type {
   ResponseTo,
 } from "@tidemark/wire";
 import { expect, test } from "vitest";
+import { refusedFetch } from "./refusals.ts";
 import { DEFAULT_REPLICA_MANAGER_CONFIG, ReplicaManager } from "./replica-manager.ts";
 
 const CONTROLLER: PeerAddress = { nodeId: 100, host: "controller", port: 1 };
@@ -49,6 +50,11 @@ class World {
   areFetchesLost = false;
   /** A topic whose making never ends. */
   stuckTopic: string | undefined;
+  /** Topics that were made, however long that takes. */
+  readonly made: string[] = [];
+  makingMs = 0;
+  /** What a leader answers to a fetch; without one it is silent, or lost. */
+  fetched: (() => ResponseTo<FetchRequest>) | undefined;
 
   async start(): Promise<ReplicaManager> {
     const { environment } = this;
@@ -60,8 +66,12 @@ class World {
       defaults: CONFIG,
     });
     const createTopic = logs.createTopic.bind(logs);
-    logs.createTopic = (name, ...rest) =>
-      name === this.stuckTopic ? new Promise(() => undefined) : createTopic(name, ...rest);
+    logs.createTopic = async (name, ...rest) => {
+      if (name === this.stuckTopic) return new Promise(() => undefined);
+      this.made.push(name);
+      if (this.makingMs > 0) await this.wait(this.makingMs);
+      return createTopic(name, ...rest);
+    };
     return ReplicaManager.start({
       brokerId: 1,
       logs,
@@ -83,6 +93,8 @@ class World {
   async #answer<R extends PeerRequest>(address: PeerAddress, request: R): Promise<ResponseTo<R>> {
     this.asked.push({ to: address.nodeId, request });
     await this.wait(1);
+    const fetched = request.kind === "fetch" ? this.fetched?.() : undefined;
+    if (fetched !== undefined) return fetched as ResponseTo<R>;
     if (request.kind === "fetch" && this.areFetchesLost) throw new PeerError("DISCONNECTED", "lost");
     if (request.kind === "register" && this.registrations > 0) {
       this.registrations -= 1;
@@ -233,6 +245,37 @@ test("a failed disk: the broker is registered at once as one of another boot, wi
       { incarnationId: "start failed", bootId: "start failed", cleanShutdownBrokerEpoch: -1 },
     ]);
     expect([manager.brokerEpoch, manager.partition(led)?.leaderEpoch]).toEqual([12, 1]);
+    await manager.close();
+  });
+});
+
+test("states that come while a partition is still being opened wait for it: it is opened once, and told them in order", async () => {
+  const world = new World();
+  world.makingMs = 50;
+  world.news.push(
+    () => ({ number: 1, partitions: [stateOf("quick", 1)] }),
+    () => ({ number: 2, partitions: [stateOf("quick", 2, { partitionEpoch: 1, isr: [1] })] }),
+  );
+  await world.environment.kernel.run(async () => {
+    const manager = await world.start();
+    await world.wait(200);
+    const quick = manager.partition({ topic: "quick", partition: 0 });
+    expect([quick?.role, quick?.leaderState?.partitionEpoch, world.made]).toEqual(["leader", 1, ["quick"]]);
+    await manager.close();
+  });
+});
+
+test("a partition that an answer leaves out hears nothing of what it says about another", async () => {
+  const world = new World();
+  const fenced = { topic: "quick", partition: 0, ...refusedFetch("FENCED_LEADER_EPOCH") };
+  world.fetched = () => ({ kind: "fetch", partitions: [fenced] });
+  world.news.push(() => ({ number: 1, partitions: [stateOf("other", 1, { leader: 2 })] }));
+  await world.environment.kernel.run(async () => {
+    const manager = await world.start();
+    await world.wait(1000);
+    // It waits, and asks again.
+    expect(world.fetches().length).toBeGreaterThan(2);
+    expect(manager.partition({ topic: "other", partition: 0 })?.followerState?.phase).toBe("fetching");
     await manager.close();
   });
 });
