@@ -15,6 +15,12 @@ const KEEP_ALIVE_MS = 30_000;
 /** A connection reads this much at a time. */
 const READ_BUFFER_BYTES = 256 * 1024;
 
+/**
+ * What is read is looked at before the call that brings it returns, so that all connections of a thread can read into the same memory, and
+ * a silent one costs none. Not on Windows, where a read is begun before there is anything to read.
+ */
+const SHARED_READ_BUFFER = process.platform === "win32" ? undefined : new Uint8Array(READ_BUFFER_BYTES);
+
 /** Without delay: requests are small, and a batch is written in one go. */
 const SOCKET_OPTIONS = {
   noDelay: true,
@@ -87,7 +93,7 @@ function acceptedStream(accepted: net.Socket): TcpStream {
 
 function onReadOf(stream: () => TcpStream | undefined): OnRead {
   return {
-    buffer: new Uint8Array(READ_BUFFER_BYTES),
+    buffer: SHARED_READ_BUFFER ?? new Uint8Array(READ_BUFFER_BYTES),
     callback: (count, buffer) => {
       stream()?.deliver(buffer.subarray(0, count));
       return true;
