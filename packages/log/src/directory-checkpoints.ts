@@ -77,6 +77,9 @@ export class DirectoryCheckpoints {
     directory: string,
     directoryId: string,
   ): Promise<{ readonly checkpoints: DirectoryCheckpoints; readonly report: CheckpointReport }> {
+    // A process that died in the middle of a replacement may have left it to the page cache only. Now that its print becomes the one
+    // that is accepted, the file before it must not come back.
+    await files.syncDirectory(directory);
     const contents = new Map<CheckpointFile, OffsetCheckpointContent>();
     for (const name of CHECKPOINT_FILES)
       contents.set(name, await readOffsetCheckpoint(files, joinPath(directory, name)));

@@ -63,7 +63,7 @@ export async function loadLog(options: LoadOptions): Promise<LoadedLog> {
   const surveyed = await survey(options, { segments, fileBytes, state, knownRecoveryPoint });
   const recoveryPointBefore = knownRecoveryPoint ?? toOffset(0);
   // From here on what is not noted is a loss.
-  for (const baseOffset of surveyed.gapsBelieved) await state.saveGapBefore(baseOffset);
+  for (const { baseOffset, endOffset } of surveyed.gapsBelieved) await state.saveGapBefore(baseOffset, endOffset);
   const { damaged, cut } = surveyed;
   let { logEndOffset } = surveyed;
   let cutReport: RecoveryReport["cut"];
@@ -71,6 +71,7 @@ export async function loadLog(options: LoadOptions): Promise<LoadedLog> {
     const bytesBefore = fileBytes.reduce((sum, bytes) => sum + bytes, 0);
     const path = segments[cut.segmentAt]?.path ?? directory;
     const segmentsBefore = segments.length;
+    await state.forgetGapsAbove(segments[cut.segmentAt]?.baseOffset ?? -1);
     segments = await cutLog(files, directory, segments, cut);
     const bytesAfter = segments.reduce((sum, segment) => sum + segment.sizeBytes, 0);
     cutReport = {
@@ -94,8 +95,12 @@ export async function loadLog(options: LoadOptions): Promise<LoadedLog> {
   const segmentsCopied = isAllDurable && !surveyed.isTrusted ? await copyUnsynced(segments, recoveryPointBefore) : 0;
   if (!surveyed.isTrusted) {
     // What the process before wrote, cut or removed may be known to the page cache only. In `none` mode contents stay so until a
-    // flush, which must then not pass over them; names are few, and are synced now.
-    if (!isAllDurable) for (const segment of segmentsFrom(segments, recoveryPointBefore)) segment.isDirty = true;
+    // flush, which must then not pass over them; names are few, and are synced now. So is the last segment, which a truncation may
+    // have cut: were the cut lost after the next roll, what was cut would lie between what was kept and what came after it.
+    if (!isAllDurable) {
+      for (const segment of segmentsFrom(segments, recoveryPointBefore)) segment.isDirty = true;
+      await segments.at(-1)?.sync();
+    }
     await files.syncDirectory(directory);
   }
   // An index that was rebuilt is put right at once: what a crash left of the file is nobody's to read.
@@ -108,9 +113,11 @@ export async function loadLog(options: LoadOptions): Promise<LoadedLog> {
     logEndOffset,
   });
   const recoveryPoint = isAllDurable ? logEndOffset : toOffset(Math.min(recoveryPointBefore, logEndOffset));
-  if (knownRecoveryPoint === undefined) {
-    // Durable before the first append: while nothing is known, a lost file would be taken for a border that leaves offsets out.
-    await state.saveStart(logStartOffset, damaged.length === 0 ? recoveryPoint : toOffset(0));
+  const isStartAboveEnd = state.logStartOffset !== undefined && state.logStartOffset > logStartOffset;
+  if (knownRecoveryPoint === undefined || isStartAboveEnd) {
+    // Durable before the first append. While nothing is known, a lost file would be taken for a border that leaves offsets out. And a
+    // start above the log's end, which a crash leaves in the middle of `truncateFullyAndStartAt`, would hide what is appended.
+    await state.saveStart(logStartOffset, damaged.length === 0 ? recoveryPoint : recoveryPointBefore);
   } else if (damaged.length === 0 && recoveryPoint !== knownRecoveryPoint)
     await state.raiseRecoveryPoint(recoveryPoint);
 
@@ -212,10 +219,10 @@ async function cutLog(
   files: FileSystem,
   directory: string,
   segments: readonly LogSegment[],
-  cut: { segmentAt: number; positionBytes: number; offset: Offset },
+  cut: { segmentAt: number; positionBytes: number; offset: Offset; keepsEmptySegment: boolean },
 ): Promise<LogSegment[]> {
   const kept = segments.slice(0, cut.segmentAt + 1);
-  const isWhollyCut = cut.positionBytes === 0 && cut.segmentAt > 0;
+  const isWhollyCut = cut.positionBytes === 0 && cut.segmentAt > 0 && !cut.keepsEmptySegment;
   if (isWhollyCut) kept.pop();
   const removed = segments.slice(kept.length).reverse();
   for (const segment of removed) await segment.remove();

@@ -182,7 +182,9 @@ export class LocalLog {
       this.#flushedEndOffset = this.#logEndOffset;
       await this.#raiseRecoveryPoint(this.#logEndOffset);
     }
-    if (firstOffset > this.#lastBatchEndOffset) await this.#state.saveGapBefore(firstOffset);
+    if (firstOffset > this.#lastBatchEndOffset) {
+      await this.#state.saveGapBefore(firstOffset, this.#lastBatchEndOffset);
+    }
     const segment = await LogSegment.create(this.#files, this.#clock, this.#directory, firstOffset);
     this.#isDirectoryDirty = true;
     this.#segments = [...this.#segments, segment];
@@ -216,8 +218,8 @@ export class LocalLog {
     const rest = await this.#batchesBefore(kept, positionBytes);
     const recoveryPoint = toOffset(Math.min(this.#recoveryPoint, rest.endOffset));
     const logStartOffset = toOffset(Math.min(this.#logStartOffset, offset));
+    await this.#state.noteTruncation(recoveryPoint, last.baseOffset);
     if (logStartOffset < this.#logStartOffset) await this.#state.saveStart(logStartOffset, recoveryPoint);
-    else if (recoveryPoint < this.#recoveryPoint) await this.#state.lowerRecoveryPoint(recoveryPoint);
     this.#recoveryPoint = recoveryPoint;
     this.#logStartOffset = logStartOffset;
 
@@ -239,7 +241,7 @@ export class LocalLog {
    */
   async truncateFullyAndStartAt(offset: Offset, clearEpochs: () => Promise<void>): Promise<void> {
     // Whatever a crash leaves of the old segments is a whole log again, from its old start.
-    await this.#state.lowerRecoveryPoint(toOffset(0));
+    await this.#state.noteTruncation(toOffset(0), -1);
     this.#recoveryPoint = toOffset(0);
     const removed = [...this.#segments].reverse();
     for (const segment of removed) await this.#removeSegment(segment);

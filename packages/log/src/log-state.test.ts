@@ -3,13 +3,16 @@ import { SimulatedEnvironment } from "@tidemark/simulator";
 import { expect, test } from "vitest";
 import { LogState } from "./log-state.ts";
 
-test("borders at or above a lowered recovery point are forgotten: what is written there next has none", async () => {
+test("borders behind the last segment that stays are forgotten: what is written there next has none", async () => {
   const { state } = new SimulatedEnvironment({ seed: 1 });
   const ours = new LogState(state, "orders", 1);
   const other = new LogState(state, "orders", 10);
-  for (const log of [ours, other]) for (const offset of [20, 30, 40]) await log.saveGapBefore(toOffset(offset));
-  await ours.lowerRecoveryPoint(toOffset(30));
-  expect([20, 30, 40].map((offset) => ours.hasGapBefore(toOffset(offset)))).toEqual([true, false, false]);
-  expect([20, 30, 40].map((offset) => other.hasGapBefore(toOffset(offset)))).toEqual([true, true, true]);
-  expect([ours.recoveryPoint, other.recoveryPoint]).toEqual([30, undefined]);
+  for (const log of [ours, other])
+    for (const offset of [20, 30, 40]) await log.saveGapBefore(toOffset(offset), toOffset(offset - 5));
+  await ours.noteTruncation(toOffset(15), 20);
+  expect([20, 30, 40].map((offset) => ours.endBeforeGap(toOffset(offset)))).toEqual([15, undefined, undefined]);
+  expect([20, 30, 40].map((offset) => other.endBeforeGap(toOffset(offset)))).toEqual([15, 25, 35]);
+  await other.forgetGapsAbove(30);
+  expect([20, 30, 40].map((offset) => other.endBeforeGap(toOffset(offset)))).toEqual([15, 25, undefined]);
+  expect([ours.recoveryPoint, other.recoveryPoint]).toEqual([15, undefined]);
 });

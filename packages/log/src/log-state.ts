@@ -1,5 +1,5 @@
 import type { Offset, State, StatePut } from "@tidemark/base";
-import { putStateOffset, readStateOffset } from "./state-values.ts";
+import { decodeStateInt64, encodeStateInt64, putStateOffset, readStateOffset } from "./state-values.ts";
 
 /**
  * What a partition keeps in the node's `State`: two offsets, and the borders where a follower's log leaves offsets out.
@@ -7,7 +7,7 @@ import { putStateOffset, readStateOffset } from "./state-values.ts";
  * ```text
  * recovery-point/orders-3           -> int64   everything below is on the disk
  * log-start/orders-3                -> int64
- * segment-gap/orders-3/00..0042     -> (empty) segment 42 does not begin where the one before it ends, and that is right
+ * segment-gap/orders-3/00..0042     -> int64   the segments before segment 42 end here, not at 42, and that is right
  * ```
  */
 export class LogState {
@@ -30,8 +30,12 @@ export class LogState {
     return readStateOffset(this.#state, "log-start", this.#topic, this.#partition);
   }
 
-  hasGapBefore(segmentBaseOffset: Offset): boolean {
-    return this.#state.get(this.#gapKey(segmentBaseOffset)) !== undefined;
+  /**
+   * Where the log before this segment ends, if it rightly leaves offsets out there. It has to end just there: a crash that took its
+   * unsynced end leaves the note and the segment behind it.
+   */
+  endBeforeGap(segmentBaseOffset: Offset): number | undefined {
+    return decodeStateInt64(this.#state.get(this.#gapKey(segmentBaseOffset)));
   }
 
   /** Without `sync`: losing a raise costs a longer scan and nothing else. */
@@ -39,13 +43,17 @@ export class LogState {
     await this.#state.commit([this.#recoveryPoint(offset)], { sync: false });
   }
 
-  /** Durable before a byte below the old one is touched; the borders at or above it go with it. */
-  async lowerRecoveryPoint(offset: Offset): Promise<void> {
-    const prefix = this.#gapKey(undefined);
-    const stale = this.#state.keys(prefix).filter((key) => Number(key.slice(prefix.length)) >= offset);
-    await this.#state.commit([this.#recoveryPoint(offset), ...stale.map((key) => ({ key, value: undefined }))], {
-      sync: true,
-    });
+  /** Before a truncation touches a byte: durably lowers the recovery point and forgets the borders behind the last segment that stays. */
+  async noteTruncation(recoveryPoint: Offset, lastBaseOffset: number): Promise<void> {
+    const puts = this.#staleGaps(lastBaseOffset);
+    if (this.recoveryPoint !== recoveryPoint) puts.push(this.#recoveryPoint(recoveryPoint));
+    if (puts.length > 0) await this.#state.commit(puts, { sync: true });
+  }
+
+  /** Before recovery removes segments: a segment that will have such a base offset later must not be excused by a note on this one. */
+  async forgetGapsAbove(lastBaseOffset: number): Promise<void> {
+    const puts = this.#staleGaps(lastBaseOffset);
+    if (puts.length > 0) await this.#state.commit(puts, { sync: true });
   }
 
   async saveStart(logStartOffset: Offset, recoveryPoint: Offset): Promise<void> {
@@ -54,8 +62,17 @@ export class LogState {
   }
 
   /** Durable before the segment exists, else recovery would take the border for a lost segment. */
-  async saveGapBefore(segmentBaseOffset: Offset): Promise<void> {
-    await this.#state.commit([{ key: this.#gapKey(segmentBaseOffset), value: new Uint8Array(0) }], { sync: true });
+  async saveGapBefore(segmentBaseOffset: Offset, endOffset: Offset): Promise<void> {
+    const value = encodeStateInt64(endOffset);
+    await this.#state.commit([{ key: this.#gapKey(segmentBaseOffset), value }], { sync: true });
+  }
+
+  #staleGaps(lastBaseOffset: number): StatePut[] {
+    const prefix = this.#gapKey(undefined);
+    return this.#state
+      .keys(prefix)
+      .filter((key) => Number(key.slice(prefix.length)) > lastBaseOffset)
+      .map((key) => ({ key, value: undefined }));
   }
 
   #recoveryPoint(offset: Offset): StatePut {

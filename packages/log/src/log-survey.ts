@@ -20,6 +20,11 @@ export interface Cut {
   readonly segmentAt: number;
   readonly positionBytes: number;
   readonly offset: Offset;
+  /**
+   * The segment stays although all of it goes: it begins where its leader's log left offsets out. Without it the log would end below
+   * the recovery point, which may be as high as its base offset.
+   */
+  readonly keepsEmptySegment: boolean;
   readonly reason: string;
 }
 
@@ -31,7 +36,7 @@ export interface LogSurvey {
   readonly seenEpochs: readonly SeenEpoch[];
   readonly producers: ProducerState;
   /** Base offsets of segments whose border leaves offsets out and was believed, though nothing was noted of it. */
-  readonly gapsBelieved: readonly Offset[];
+  readonly gapsBelieved: readonly { readonly baseOffset: Offset; readonly endOffset: Offset }[];
   readonly segmentsScanned: number;
   readonly bytesScanned: number;
   readonly indexesRebuilt: number;
@@ -71,10 +76,12 @@ class Survey {
   readonly #damaged: DamagedRange[] = [];
   readonly #seenEpochs: SeenEpoch[] = [];
   readonly #producers = new ProducerState();
-  readonly #gapsBelieved: Offset[] = [];
+  readonly #gapsBelieved: { readonly baseOffset: Offset; readonly endOffset: Offset }[] = [];
   /** Next offset: the end of what was read so far. */
   #endOffset: number;
   #lastEpoch = -1;
+  /** The segment at hand does not begin where the one before it ends, and that is right. */
+  #isBehindGap = false;
   #segmentsScanned = 0;
   #bytesScanned = 0;
   #indexesRebuilt = 0;
@@ -150,6 +157,7 @@ class Survey {
   #refuseBorder(at: number, segment: LogSegment): boolean {
     const { recoveryPoint, isRecoveryPointKnown, areGapsRecorded, segments, fileBytes, state } = this.#options;
     const { baseOffset, path } = segment;
+    this.#isBehindGap = false;
     if (baseOffset === this.#endOffset) return false;
     if (baseOffset < this.#endOffset) {
       const reason = "segment overlaps the one before it";
@@ -158,10 +166,11 @@ class Survey {
       this.#noteDamage({ toOffset, path, fromBytes: 0, toBytes: fileBytes[at] ?? 0, reason });
       return true;
     }
-    const isNoted = state.hasGapBefore(baseOffset);
+    const isNoted = state.endBeforeGap(baseOffset) === this.#endOffset;
     if (isNoted || !isRecoveryPointKnown || !areGapsRecorded) {
-      if (!isNoted) this.#gapsBelieved.push(baseOffset);
+      if (!isNoted) this.#gapsBelieved.push({ baseOffset, endOffset: toOffset(this.#endOffset) });
       this.#endOffset = baseOffset;
+      this.#isBehindGap = true;
       return false;
     }
     if (this.#endOffset >= recoveryPoint)
@@ -262,6 +271,7 @@ class Survey {
       segmentAt: cut.at,
       positionBytes: cut.positionBytes,
       offset: toOffset(this.#endOffset),
+      keepsEmptySegment: cut.positionBytes === 0 && this.#isBehindGap,
       reason: cut.reason,
     };
     return true;

@@ -40,7 +40,8 @@ describe("the recovery point after a crash", () => {
     expect([log.logEndOffset, log.flushedEndOffset, log.recoveryPoint]).toEqual([1, 0, 0]);
     fixture.powerCut();
     const again = await fixture.open({ epoch: "none" });
-    expect([again.logEndOffset, again.damaged]).toEqual([0, []]);
+    // The open synced the last segment, for a cut that the killed process may have left in it, and claims nothing from that.
+    expect([again.logEndOffset, again.recoveryPoint, again.damaged]).toEqual([1, 0, []]);
   });
 });
 
