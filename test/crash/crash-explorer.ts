@@ -1,12 +1,11 @@
-import type { FlushMode, LogConfig } from "@tidemark/log";
 import { enumerateCrashImages, LOSS_RULES, SimulatedDisk } from "@tidemark/simulator";
 import type { CrashPoint, DiskImage, EnumerationLimits, LossRule } from "@tidemark/simulator";
-import { isStoppedAt, obligationAt } from "./history.ts";
+import type { FlushMode } from "@tidemark/log";
+import { obligationAt, printOf } from "./history.ts";
 import type { History, Obligation } from "./history.ts";
-import { LogModel } from "./log-model.ts";
-import { checkClosedFiles, checkEpochFile, checkObligation, readLog, Violation } from "./recovered-log.ts";
-import { configOf, DIRECTORY, emptyDisk, ScriptRun } from "./script-run.ts";
-import type { Script } from "./scripts.ts";
+import type { LogModel } from "./log-model.ts";
+import { checkObligation, Violation } from "./recovered-log.ts";
+import { printOfPoint } from "./point-print.ts";
 
 /** Borders of a batch: after the length, the epoch and the CRC. */
 const BATCH_BORDERS = [12, 16, 21];
@@ -14,100 +13,134 @@ const BATCH_BORDERS = [12, 16, 21];
 /** Sectors are smaller than a batch, so that each is cut. */
 const LIMITS: EnumerationLimits = { sectorBytes: 24, tornCutsMax: 5, tornBorders: BATCH_BORDERS, seed: 1 };
 
-/** Outcomes of one crash under one rule; more are sampled. Without syncs more is pending, and the same crash comes again and again. */
-const OUTCOMES_MAX: Readonly<Record<FlushMode, number>> = { always: 512, none: 256 };
+/** Writes up to this size are torn at every byte. */
+const EVERY_BYTE_MAX = 4_096 + 512;
+const EVERY_BYTE_LIMITS: EnumerationLimits = {
+  tornCutsMax: EVERY_BYTE_MAX,
+  tornVariants: "short",
+  outcomesMax: EVERY_BYTE_MAX,
+  seed: 1,
+};
 
-/** For the second crash, during recovery and the first append after it. */
-const SECOND_LIMITS: EnumerationLimits = { ...LIMITS, outcomesMax: 24 };
-const SECOND_RULES: readonly LossRule[] = ["ordered-prefix", "per-file-prefix", "any-subset", "size-before-data"];
-/** One first crash in this many is followed by every second crash. There are fewer first ones where everything is synced. */
-const SECOND_CRASH_ONE_IN: Readonly<Record<FlushMode, number>> = { always: 8, none: 16 };
-/** Serial numbers of batches appended after a crash: none of the script's. */
-const SERIAL_AFTER_CRASH = 1_000;
+/** How much of what follows from a script is looked at. */
+export interface Effort {
+  /** Outcomes of one first crash under one rule; more are sampled. Without syncs more is pending, and the same crash comes again and again. */
+  readonly outcomesMax: Readonly<Record<FlushMode, number>>;
+  /** One first crash in this many is followed by every second one. There are fewer first ones where everything is synced. */
+  readonly secondCrashOneIn: Readonly<Record<FlushMode, number>>;
+  /** The same for first crashes of the process alone, each of which leaves much to be lost by the next one. */
+  readonly secondCrashAfterKillOneIn: number;
+  /** Outcomes of one second crash under one rule. */
+  readonly secondOutcomesMax: number;
+  /** The same for torn writes, which are many and much alike. */
+  readonly secondTornMax: number;
+  /** Whether the first crash tears each write at every byte, or only those of scripts that ask for it. */
+  readonly tearsEveryByte: boolean;
+  /** Whether to end with the first violation. */
+  readonly stopsAtViolation: boolean;
+}
 
-export type Cell = LossRule | "process";
+/** Which crash it was: the first, one after the log was open again, or one while it opened. */
+export const CRASHES = ["first", "second", "in recovery"] as const;
+export type CrashKind = (typeof CRASHES)[number];
+
+/** How much a crash loses; `process`: nothing that was written. */
+export const LOSSES = [...LOSS_RULES, "process"] as const;
+export type Loss = (typeof LOSSES)[number];
+
+/** What is crashed and opened again: one log, or a whole directory of them. */
+export interface Subject {
+  readonly flush: FlushMode;
+  /** Of each partition, over the same disks. */
+  readonly histories: readonly History[];
+  readonly tearsEveryByte: boolean;
+  /** Whether the next open may be told of a clean stop: then both are tried. */
+  canBeClean(operationNumber: number): boolean;
+  /** What else than the obligations a crash after so many operations depends on. */
+  phaseAt(operationNumber: number): string;
+  /** @throws Violation when a crash after so many operations cannot leave such an image */
+  checkImage(image: DiskImage, operationNumber: number): void;
+  /**
+   * Opens what is on a disk and gives what it holds, checked in itself, and the way on: leads, appends, closes, checks the files.
+   * @throws Violation, or whatever the log throws
+   */
+  open(disk: SimulatedDisk, obligations: readonly Obligation[], options: OpenOptions): Promise<Opened>;
+}
+
+interface OpenOptions {
+  readonly wasClean: boolean;
+  /** What holds after the open, if that is not what held before. */
+  readonly afterwards?: readonly Obligation[];
+}
+
+export interface Opened {
+  readonly found: readonly LogModel[];
+  /** @returns how the open and the appends went */
+  goOn(): Promise<Subject>;
+}
 
 export interface ScriptReport {
   readonly script: string;
   readonly flush: FlushMode;
-  /** Distinct images that were opened, by loss rule; `process`: crashes of the process alone. */
-  readonly distinct: ReadonlyMap<Cell, number>;
-  /** Distinct images over all rules and both crashes. */
+  /** Distinct images that were opened, by crash and loss. */
+  readonly distinct: ReadonlyMap<CrashKind, ReadonlyMap<Loss, number>>;
+  /** Distinct images over all rules and crashes of the machine. */
   readonly total: number;
-  /** Distinct images after a second crash. */
-  readonly afterSecondCrash: number;
-  /** Opens of a log, each followed by appends and a close. */
+  /** Of these, images that nothing but torn writes gave. */
+  readonly torn: number;
   readonly opens: number;
   readonly crashPoints: number;
   readonly violations: readonly string[];
 }
 
-/** Plays a script once and opens the log after every crash that it could have had. */
-export async function exploreScript(script: Script, flush: FlushMode): Promise<ScriptReport> {
-  const config = configOf(flush, script.config ?? {});
-  const run = new ScriptRun(await emptyDisk(), config, { candidates: [LogModel.empty()], floorOffset: 0 });
-  await script.play(run);
-  await finish(run);
-  const explorer = new Explorer(config, run.history);
-  await explorer.explore();
-  return { script: script.name, flush, ...explorer.report() };
+interface Reached {
+  readonly crash: CrashKind;
+  readonly loss: Loss;
 }
 
-/** Without any crash the log holds just what the model holds, and closes with right files. */
-async function finish(run: ScriptRun): Promise<void> {
-  if (run.isOpen) {
-    const found = await readLog(run.log, run.disk);
-    checkObligation(found, { candidates: [run.model], floorOffset: run.model.batchesEndOffset });
-    await run.close();
-  }
-  checkClosedFiles(run.disk, DIRECTORY, run.model);
-}
-
-/** How a disk came to be, for people. */
-interface Crash {
-  readonly history: History;
-  readonly cell: Cell;
-  readonly point: CrashPoint;
-  readonly digest: string;
-}
-
-class Explorer {
-  readonly #config: LogConfig;
-  readonly #history: History;
-  readonly #distinct = new Map<Cell, Set<string>>();
+/** Opens what a script's log or directory is after every crash that it could have had. */
+export class Explorer {
+  readonly #subject: Subject;
+  readonly #effort: Effort;
+  readonly #distinct = new Map<CrashKind, Map<Loss, Set<string>>>(
+    CRASHES.map((crash) => [crash, new Map(LOSSES.map((loss) => [loss, new Set<string>()]))]),
+  );
   readonly #all = new Set<string>();
-  readonly #second = new Set<string>();
-  /** What a log holds that opens on an image, by digest and by whether it was told of a clean stop. */
-  readonly #known = new Map<string, LogModel>();
+  readonly #notOnlyTorn = new Set<string>();
+  /** What an image holds, by digest and by whether the open was told of a clean stop. */
+  readonly #known = new Map<string, readonly LogModel[]>();
+  /** Images with what was demanded of them, and crash points with it. */
+  readonly #checked = new Set<string>();
   readonly #violations: string[] = [];
   #crashPoints = 0;
   #firstCrashes = 0;
   #opens = 0;
 
-  constructor(config: LogConfig, history: History) {
-    this.#config = config;
-    this.#history = history;
+  constructor(subject: Subject, effort: Effort) {
+    this.#subject = subject;
+    this.#effort = effort;
   }
 
-  async explore(): Promise<void> {
-    for (const disk of this.#history.disks) {
-      for (const point of disk.crashPoints()) {
-        this.#crashPoints++;
-        await this.#crashProcess(point);
-        const limits = { ...LIMITS, outcomesMax: OUTCOMES_MAX[this.#config.flush] };
-        for (const rule of LOSS_RULES) {
-          for (const image of enumerateCrashImages(point, rule, limits)) await this.#crashMachine(point, rule, image);
-        }
-      }
+  async explore(): Promise<Omit<ScriptReport, "script">> {
+    const subject = this.#subject;
+    const everyByte = this.#effort.tearsEveryByte || subject.tearsEveryByte;
+    const outcomesMax = this.#effort.outcomesMax[subject.flush];
+    for (const point of crashPointsOf(subject)) {
+      if (this.#effort.stopsAtViolation && this.#violations.length > 0) break;
+      this.#crashPoints++;
+      await this.#crashProcess(point);
+      for (const rule of LOSS_RULES) await this.#crashMachine(point, rule, { ...LIMITS, outcomesMax });
+      if (everyByte) await this.#crashMachine(point, "torn-write", EVERY_BYTE_LIMITS);
     }
-  }
-
-  report(): Omit<ScriptReport, "script" | "flush"> {
-    const distinct = new Map([...this.#distinct].map(([cell, digests]) => [cell, digests.size] as const));
     return {
-      distinct,
-      total: new Set([...this.#all, ...this.#second]).size,
-      afterSecondCrash: this.#second.size,
+      flush: subject.flush,
+      distinct: new Map(
+        [...this.#distinct].map(
+          ([crash, losses]) => [crash, new Map([...losses].map(([loss, digests]) => [loss, digests.size]))] as const,
+        ),
+      ),
+      total: this.#all.size,
+      torn: this.#all.size - this.#notOnlyTorn.size,
       opens: this.#opens,
       crashPoints: this.#crashPoints,
       violations: this.#violations,
@@ -115,118 +148,148 @@ class Explorer {
   }
 
   async #crashProcess(point: CrashPoint): Promise<void> {
-    const obligation = obligationAt(this.#history, point.number, "process");
-    const afterwards = obligationAt(this.#history, point.number, "machine");
+    const obligations = obligationsAt(this.#subject, point.number, "process");
+    const afterwards = obligationsAt(this.#subject, point.number, "machine");
     const disk = SimulatedDisk.afterProcessCrash(point);
-    const digest = disk.image().digest;
-    this.#count("process", `${digest}/${point.number}`);
-    // What this process tells is only in the page cache unless it makes it safe: so every second crash follows.
-    await this.#watch({ history: this.#history, cell: "process", point, digest }, async () => {
-      const { history } = await this.#use(disk, obligation, { afterwards });
-      await this.#crashAgain(history, `process crash ${point.number}`);
+    this.#count({ crash: "first", loss: "process" }, `${disk.image().digest}/${point.number}`);
+    // What this process tells is only in the page cache unless it makes it safe.
+    await this.#watch(this.#subject, point, "process crash", async () => {
+      this.#opens++;
+      const opened = await this.#subject.open(disk, obligations, { wasClean: false, afterwards });
+      checkObligations(opened.found, obligations);
+      const next = await opened.goOn();
+      if (point.number % this.#effort.secondCrashAfterKillOneIn !== 0) return;
+      await this.#crashAgain(next, `process crash ${point.number}`, { kills: true });
     });
   }
 
-  async #crashMachine(point: CrashPoint, rule: LossRule, image: DiskImage): Promise<void> {
-    const { digest } = image;
-    this.#count(rule, digest);
-    this.#all.add(digest);
-    const obligation = obligationAt(this.#history, point.number, "machine");
+  async #crashMachine(point: CrashPoint, rule: LossRule, limits: EnumerationLimits): Promise<void> {
+    const subject = this.#subject;
+    const obligations = obligationsAt(subject, point.number, "machine");
+    const print = printOf(obligations) + subject.phaseAt(point.number);
     // The marker of a clean stop may or may not have reached the disk.
-    const stops = isStoppedAt(this.#history, point.number) ? [false, true] : [false];
-    for (const wasClean of stops) {
-      await this.#watch({ history: this.#history, cell: rule, point, digest }, async () => {
-        checkEpochFile(image.files(), DIRECTORY);
-        const history = await this.#openImage(image, obligation, { wasClean, isFollowed: true });
-        if (history === undefined || this.#firstCrashes++ % SECOND_CRASH_ONE_IN[this.#config.flush] !== 0) return;
-        await this.#crashAgain(history, `${rule} crash ${point.number}, image ${digest}`);
-      });
+    const stops = subject.canBeClean(point.number) ? [false, true] : [false];
+    for (const image of enumerateCrashImages(point, rule, limits)) {
+      this.#countImage({ crash: "first", loss: rule }, image.digest);
+      for (const wasClean of stops) {
+        if (this.#isChecked(`${image.digest}/${wasClean}/${print}`)) continue;
+        await this.#watch(subject, point, `${rule} crash, image ${image.digest}`, async () => {
+          subject.checkImage(image, point.number);
+          const opened = await this.#openImage(subject, image, obligations, wasClean);
+          if (opened === undefined) return;
+          const isFollowed = this.#firstCrashes++ % this.#effort.secondCrashOneIn[subject.flush] === 0;
+          const next = await opened.goOn();
+          if (!isFollowed) return;
+          await this.#crashAgain(next, `${rule} crash ${point.number}, image ${image.digest}`, { kills: false });
+        });
+      }
     }
   }
 
-  /** Crashes at every point of a recovery and of the first append after it. */
-  async #crashAgain(history: History, first: string): Promise<void> {
-    const seen = new Set<string>();
-    for (const disk of history.disks) {
-      for (const point of disk.crashPoints()) {
-        const obligation = obligationAt(history, point.number, "machine");
-        for (const rule of SECOND_RULES) {
-          for (const image of enumerateCrashImages(point, rule, SECOND_LIMITS)) {
-            const key = `${image.digest}/${obligation.floorOffset}/${obligation.candidates.length}`;
-            if (seen.has(key)) continue;
-            seen.add(key);
-            this.#second.add(image.digest);
-            await this.#watch({ history, cell: rule, point, digest: `${image.digest}, after ${first}` }, async () => {
-              await this.#openImage(image, obligation, { wasClean: false, isFollowed: false });
-            });
-          }
+  /** Crashes at every point of a recovery and of the appends after it. */
+  async #crashAgain(subject: Subject, first: string, { kills }: { readonly kills: boolean }): Promise<void> {
+    const openedAt = Math.max(...subject.histories.map(({ steps }) => steps[0]?.acknowledgedAt ?? 0));
+    for (const point of crashPointsOf(subject)) {
+      const obligations = obligationsAt(subject, point.number, "machine");
+      const print = printOf(obligations) + subject.phaseAt(point.number);
+      const crash = point.number < openedAt ? "in recovery" : "second";
+      if (kills) await this.#killAgain(subject, point, first);
+      // Recoveries of different images soon look the same: what can be lost there was tried then.
+      if (this.#isChecked(`${printOfPoint(point)}/${crash}/${print}`)) continue;
+      for (const rule of LOSS_RULES) {
+        const { secondOutcomesMax, secondTornMax } = this.#effort;
+        const outcomesMax = rule === "torn-write" ? secondTornMax : secondOutcomesMax;
+        for (const image of enumerateCrashImages(point, rule, { ...LIMITS, outcomesMax })) {
+          this.#countImage({ crash, loss: rule }, image.digest);
+          if (this.#isChecked(`${image.digest}/false/${print}`)) continue;
+          await this.#watch(subject, point, `${rule} crash, image ${image.digest}, after ${first}`, async () => {
+            subject.checkImage(image, point.number);
+            await this.#openImage(subject, image, obligations, false);
+          });
         }
       }
     }
   }
 
+  async #killAgain(subject: Subject, point: CrashPoint, first: string): Promise<void> {
+    const obligations = obligationsAt(subject, point.number, "process");
+    const openedAt = Math.max(...subject.histories.map(({ steps }) => steps[0]?.acknowledgedAt ?? 0));
+    const disk = SimulatedDisk.afterProcessCrash(point, { keepsHistory: false });
+    const { digest } = disk.image();
+    this.#count({ crash: point.number < openedAt ? "in recovery" : "second", loss: "process" }, digest);
+    if (this.#isChecked(`${digest}/process/${printOf(obligations)}`)) return;
+    await this.#watch(subject, point, `process crash after ${first}`, async () => {
+      this.#opens++;
+      const { found } = await subject.open(disk, obligations, { wasClean: false });
+      checkObligations(found, obligations);
+    });
+  }
+
   /**
-   * Opens the log on an image and checks it, for an image that was opened before by what it held then.
-   * @returns the history of the open and the appends after it, or `undefined` for a known image
+   * Opens an image and checks what it holds; one that was opened before by what it held then.
+   * @returns nothing for a known image
    */
   async #openImage(
+    subject: Subject,
     image: DiskImage,
-    obligation: Obligation,
-    { wasClean, isFollowed }: { readonly wasClean: boolean; readonly isFollowed: boolean },
-  ): Promise<History | undefined> {
+    obligations: readonly Obligation[],
+    wasClean: boolean,
+  ): Promise<Opened | undefined> {
     const key = `${image.digest}/${wasClean}`;
     const known = this.#known.get(key);
     if (known !== undefined) {
-      checkObligation(known, obligation);
+      checkObligations(known, obligations);
       return undefined;
     }
-    const disk = SimulatedDisk.fromImage(image, { keepsHistory: isFollowed });
-    const { found, history } = await this.#use(disk, obligation, { wasClean });
-    this.#known.set(key, found);
-    return history;
-  }
-
-  /**
-   * Opens, checks, leads, appends, closes, checks the files.
-   * @throws Violation, or whatever the log throws
-   */
-  async #use(
-    disk: SimulatedDisk,
-    obligation: Obligation,
-    { wasClean = false, afterwards = obligation }: { readonly wasClean?: boolean; readonly afterwards?: Obligation },
-  ): Promise<{ readonly found: LogModel; readonly history: History }> {
     this.#opens++;
-    const run = new ScriptRun(disk, this.#config, afterwards, SERIAL_AFTER_CRASH);
-    await run.open({ clean: wasClean, learn: (log) => readLog(log, disk) });
-    const found = run.model;
-    checkObligation(found, obligation);
-    // As a controller does it: above every epoch that ever was, also in what the crash took.
-    const epochs = [found, ...obligation.candidates, ...afterwards.candidates].map((model) => model.latestEpoch);
-    await run.becomeLeader(Math.max(...epochs) + 1);
-    await run.append(2, 1);
-    const { log, model } = run;
-    if (log.logEndOffset !== model.endOffset) throw new Violation(`LEO ${log.logEndOffset} after the append`);
-    await run.close();
-    checkClosedFiles(disk, DIRECTORY, model);
-    return { found, history: run.history };
+    const opened = await subject.open(SimulatedDisk.fromImage(image), obligations, { wasClean });
+    this.#known.set(key, opened.found);
+    checkObligations(opened.found, obligations);
+    return opened;
   }
 
   /** Runs a check and turns what it throws into a line that names the crash. */
-  async #watch(crash: Crash, check: () => Promise<void>): Promise<void> {
+  async #watch(subject: Subject, point: CrashPoint, crash: string, check: () => Promise<void>): Promise<void> {
     try {
       await check();
     } catch (error) {
-      const { history, cell, point, digest } = crash;
       const last = point.last === undefined ? "nothing" : `${point.last.type} ${point.last.path}`;
-      const step = history.steps.findLast(({ beganAt }) => beganAt < point.number)?.name ?? "nothing";
+      const steps = subject.histories.flatMap((history) => history.steps);
+      const step = steps.findLast(({ beganAt }) => beganAt < point.number)?.name ?? "nothing";
       const text = error instanceof Violation ? error.message : String(error);
-      this.#violations.push(`${cell} crash ${point.number} after ${last}, in ${step}, image ${digest}: ${text}`);
+      this.#violations.push(`${text} (operation ${point.number}, after ${last}, in ${step}: ${crash})`);
     }
   }
 
-  #count(cell: Cell, key: string): void {
-    let digests = this.#distinct.get(cell);
-    if (digests === undefined) this.#distinct.set(cell, (digests = new Set()));
-    digests.add(key);
+  #countImage(reached: Reached, digest: string): void {
+    this.#count(reached, digest);
+    this.#all.add(digest);
+    if (reached.loss !== "torn-write") this.#notOnlyTorn.add(digest);
+  }
+
+  #count({ crash, loss }: Reached, key: string): void {
+    this.#distinct.get(crash)?.get(loss)?.add(key);
+  }
+
+  /** Whether it was before, and from now on. */
+  #isChecked(key: string): boolean {
+    const { size } = this.#checked;
+    return this.#checked.add(key).size === size;
+  }
+}
+
+function* crashPointsOf(subject: Subject): Generator<CrashPoint, void, undefined> {
+  for (const disk of subject.histories[0]?.disks ?? []) yield* disk.crashPoints();
+}
+
+function obligationsAt(subject: Subject, number: number, crash: "machine" | "process"): readonly Obligation[] {
+  return subject.histories.map((history) => obligationAt(history, number, crash));
+}
+
+function checkObligations(found: readonly LogModel[], obligations: readonly Obligation[]): void {
+  for (const [at, obligation] of obligations.entries()) {
+    const log = found[at];
+    if (log === undefined) throw new Violation(`S13: partition ${at} is gone`);
+    checkObligation(log, obligation);
   }
 }

@@ -34,7 +34,7 @@ export interface History {
   readonly disks: readonly SimulatedDisk[];
 }
 
-export type CrashKind = "machine" | "process";
+type CrashKind = "machine" | "process";
 
 /** The obligation of a crash after `number` operations. */
 export function obligationAt(history: History, number: number, kind: CrashKind): Obligation {
@@ -67,4 +67,11 @@ function stepsAt(history: History, number: number): { acknowledged: Step | undef
     acknowledged = step;
   }
   return { acknowledged, inFlight: undefined };
+}
+
+/** Equal for equal obligations. */
+export function printOf(obligations: readonly Obligation[]): string {
+  return obligations
+    .map(({ candidates, floorOffset }) => `${floorOffset}:${candidates.map(({ print }) => print).join("|")}`)
+    .join("/");
 }

@@ -1,5 +1,8 @@
 import { encodeUtf8 } from "@tidemark/base";
-import { encodeBatch, stampBatch } from "@tidemark/wire";
+import { crc32c, encodeBatch, stampBatch } from "@tidemark/wire";
+
+/** All batches come from one idempotent producer, so that a log that loses count of it refuses the next. */
+export const PRODUCER_ID = 7;
 
 /** A batch as it must lie in the log: stamped with offsets and leader epoch. */
 export interface ModelBatch {
@@ -7,6 +10,8 @@ export interface ModelBatch {
   readonly lastOffset: number;
   readonly epoch: number;
   readonly bytes: Uint8Array;
+  /** Of the batch that its producer sends after this one. */
+  readonly nextSequence: number;
 }
 
 export interface ModelEpoch {
@@ -22,6 +27,7 @@ export class LogModel {
   readonly batches: readonly ModelBatch[];
   readonly epochs: readonly ModelEpoch[];
   #bytes: Uint8Array | undefined;
+  #print: string | undefined;
 
   constructor(startOffset: number, endOffset: number, batches: readonly ModelBatch[], epochs: readonly ModelEpoch[]) {
     this.startOffset = startOffset;
@@ -50,6 +56,18 @@ export class LogModel {
     return this.#bytes;
   }
 
+  /** What the producer's next batch must carry; `undefined` in a log that does not know it. */
+  get nextSequence(): number | undefined {
+    return this.batches.at(-1)?.nextSequence;
+  }
+
+  /** Equal for equal logs. */
+  get print(): string {
+    const epochs = this.epochs.map(({ epoch, startOffset }) => `${epoch}@${startOffset}`).join();
+    this.#print ??= `${this.startOffset} ${this.endOffset} ${epochs} ${this.bytes.length} ${crc32c(this.bytes)}`;
+    return this.#print;
+  }
+
   withEpoch(epoch: number): LogModel {
     if (epoch === this.latestEpoch) return this;
     const startOffset = this.endOffset;
@@ -57,21 +75,49 @@ export class LogModel {
     return new LogModel(this.startOffset, this.endOffset, this.batches, [...kept, { epoch, startOffset }]);
   }
 
-  /** Stamps the batch; an epoch whose entry a truncation took begins anew with it. */
-  withBatch(batch: Uint8Array, recordCount: number, epoch: number): LogModel {
-    const baseOffset = this.endOffset;
+  /** A batch of so many records at the end, in its producer's sequence; an epoch whose entry a truncation took begins anew with it. */
+  withBatch(serial: number, recordCount: number, epoch: number, valueBytes?: number): LogModel {
+    return this.withBatchAt(this.endOffset, { serial, recordCount, epoch, valueBytes });
+  }
+
+  /** The same at a higher offset: a leader's compacted log leaves offsets out. */
+  withBatchAt(
+    baseOffset: number,
+    {
+      serial,
+      recordCount,
+      epoch,
+      valueBytes,
+    }: { serial: number; recordCount: number; epoch: number; valueBytes?: number | undefined },
+  ): LogModel {
+    const baseSequence = this.nextSequence ?? 0;
+    const batch = batchOf(serial, recordCount, { baseSequence, valueBytes });
     const bytes = batch.slice();
     stampBatch(bytes, 0, baseOffset, epoch);
     const lastOffset = baseOffset + recordCount - 1;
-    const batches = [...this.batches, { baseOffset, lastOffset, epoch, bytes }];
-    return new LogModel(this.startOffset, lastOffset + 1, batches, this.withEpoch(epoch).epochs);
+    const nextSequence = baseSequence + recordCount;
+    const batches = [...this.batches, { baseOffset, lastOffset, epoch, bytes, nextSequence }];
+    const { epochs } = new LogModel(this.startOffset, baseOffset, this.batches, this.epochs).withEpoch(epoch);
+    return new LogModel(this.startOffset, lastOffset + 1, batches, epochs);
   }
 
   truncatedTo(offset: number): LogModel {
-    if (offset >= this.endOffset) return this;
+    if (offset >= this.endOffset) {
+      const { startOffset, endOffset } = this;
+      const epochs = this.epochs.filter((entry) => entry.startOffset < endOffset);
+      return new LogModel(startOffset, endOffset, this.batches, epochs);
+    }
     const batches = this.batches.filter((batch) => batch.lastOffset < offset);
     const epochs = this.epochs.filter((entry) => entry.startOffset < offset);
     return new LogModel(Math.min(this.startOffset, offset), offset, batches, epochs);
+  }
+
+  /** Records below are deleted; the batches that hold them may lie in the files for long. */
+  startingAt(offset: number): LogModel {
+    const covering = this.epochs.findLast((entry) => entry.startOffset <= offset);
+    const above = this.epochs.filter((entry) => entry.startOffset > offset);
+    const epochs = covering === undefined ? above : [{ epoch: covering.epoch, startOffset: offset }, ...above];
+    return new LogModel(offset, this.endOffset, this.batches, epochs);
   }
 
   emptiedAt(offset: number): LogModel {
@@ -80,7 +126,11 @@ export class LogModel {
 }
 
 /** A batch whose records say which batch of the whole script they belong to: no two batches are alike. */
-export function batchOf(serial: number, recordCount: number, valueBytes = 12): Uint8Array {
+export function batchOf(
+  serial: number,
+  recordCount: number,
+  { baseSequence = 0, valueBytes = 12 }: { baseSequence?: number; valueBytes?: number | undefined } = {},
+): Uint8Array {
   const value = (at: number): string => `${serial}.${at}`.padEnd(valueBytes, "-");
   return encodeBatch(
     Array.from({ length: recordCount }, (_, at) => ({
@@ -88,7 +138,7 @@ export function batchOf(serial: number, recordCount: number, valueBytes = 12): U
       value: encodeUtf8(value(at)),
       timestamp: 1_700_000_000_000 + serial,
     })),
-    {},
+    { producerId: PRODUCER_ID, producerEpoch: 0, baseSequence },
   );
 }
 

@@ -1,9 +1,10 @@
 import { toOffset } from "@tidemark/base";
 import { decodeLeaderEpochCheckpoint, LEADER_EPOCH_CHECKPOINT } from "@tidemark/epoch-cache";
-import type { PartitionLog } from "@tidemark/log";
+import { CLEAN_SHUTDOWN_FILE } from "@tidemark/log";
+import type { PartitionLog, ReadResult } from "@tidemark/log";
 import type { SimulatedDisk } from "@tidemark/simulator";
 import { checkCrc, scanBatch } from "@tidemark/wire";
-import { concat, LogModel } from "./log-model.ts";
+import { concat, LogModel, PRODUCER_ID } from "./log-model.ts";
 import type { ModelBatch, ModelEpoch } from "./log-model.ts";
 import type { Obligation } from "./history.ts";
 
@@ -22,8 +23,9 @@ export class Violation extends Error {
   override readonly name = "Violation";
 }
 
-function demand(condition: boolean, message: () => string): asserts condition {
-  if (!condition) throw new Violation(message());
+/** @param invariant id in the list of safety invariants, in front of the message */
+export function demand(condition: boolean, invariant: string, message: () => string): asserts condition {
+  if (!condition) throw new Violation(`${invariant}: ${message()}`);
 }
 
 /** The segment files of a partition directory. @throws Violation unless they are whole batches, CRC-valid, in order, without overlap */
@@ -39,11 +41,12 @@ function readSegments(files: ReadonlyMap<string, Uint8Array>, directory: string)
   for (const { baseOffset, batches } of segments) {
     demand(
       baseOffset >= endOffset,
+      "S11",
       () => `segment ${baseOffset} overlaps the one before it, which ends at ${endOffset}`,
     );
     endOffset = baseOffset;
     for (const batch of batches) {
-      demand(batch.baseOffset >= endOffset, () => `batch ${batch.baseOffset} after offset ${endOffset - 1}`);
+      demand(batch.baseOffset >= endOffset, "S13", () => `batch ${batch.baseOffset} after offset ${endOffset - 1}`);
       endOffset = batch.lastOffset + 1;
     }
   }
@@ -54,14 +57,15 @@ function readBatches(path: string, bytes: Uint8Array): SegmentOnDisk["batches"] 
   const batches: (ModelBatch & { readonly positionBytes: number })[] = [];
   for (let at = 0; at < bytes.length;) {
     const scan = scanBatch(bytes, at);
-    demand(scan.type === "batch", () => `${path}: no whole batch at byte ${at} of ${bytes.length}`);
+    demand(scan.type === "batch", "S13", () => `${path}: no whole batch at byte ${at} of ${bytes.length}`);
     const { header } = scan;
-    demand(checkCrc(bytes, header), () => `${path}: CRC of the batch at byte ${at}`);
+    demand(checkCrc(bytes, header), "S13", () => `${path}: CRC of the batch at byte ${at}`);
     batches.push({
       baseOffset: header.baseOffset,
       lastOffset: header.lastOffset,
       epoch: header.partitionLeaderEpoch,
       bytes: bytes.subarray(at, at + header.sizeInBytes),
+      nextSequence: header.baseSequence + header.recordsCount,
       positionBytes: at,
     });
     at += header.sizeInBytes;
@@ -77,21 +81,55 @@ export async function readLog(log: PartitionLog, disk: SimulatedDisk): Promise<L
   const segments = readSegments(disk.image().files(), log.directory);
   const batches = segments.flatMap((segment) => segment.batches);
   const model = new LogModel(log.logStartOffset, log.logEndOffset, batches, log.epochEntries);
-  demand(log.damaged.length === 0, () => `damaged: ${JSON.stringify(log.damaged)}`);
-  demand(model.endOffset >= model.batchesEndOffset, () => `LEO ${model.endOffset} below ${model.batchesEndOffset}`);
-  demand(log.recoveryPoint <= log.logEndOffset, () => `recovery point ${log.recoveryPoint} > LEO ${log.logEndOffset}`);
-  demand(log.logStartOffset <= log.logEndOffset, () => `log start ${log.logStartOffset} > LEO ${log.logEndOffset}`);
-  if (log.config.flush === "always") {
-    demand(log.flushedEndOffset === log.logEndOffset, () => `flushed end ${log.flushedEndOffset} after an open`);
-  }
+  demand(log.damaged.length === 0, "S13", () => `damaged: ${JSON.stringify(log.damaged)}`);
   demand(
     log.segments.map(({ baseOffset, sizeBytes }) => `${baseOffset}:${sizeBytes}`).join() ===
       segments.map(({ baseOffset, bytes }) => `${baseOffset}:${bytes.length}`).join(),
+    "S11",
     () => `segments in memory ${JSON.stringify(log.segments)}, on disk ${segments.map((s) => s.baseOffset).join()}`,
   );
+  demand(
+    model.endOffset >= model.batchesEndOffset,
+    "S6",
+    () => `LEO ${model.endOffset} below ${model.batchesEndOffset}`,
+  );
+  demand(
+    log.recoveryPoint <= log.logEndOffset,
+    "S6",
+    () => `recovery point ${log.recoveryPoint} > LEO ${log.logEndOffset}`,
+  );
+  demand(
+    log.logStartOffset <= log.logEndOffset,
+    "S6",
+    () => `log start ${log.logStartOffset} > LEO ${log.logEndOffset}`,
+  );
+  if (log.config.flush === "always") {
+    demand(
+      log.flushedEndOffset === log.logEndOffset,
+      "S12",
+      () => `flushed end ${log.flushedEndOffset}, LEO ${log.logEndOffset}`,
+    );
+  }
   checkEpochs(model);
+  checkProducer(log, model);
   await checkReads(log, model);
   return model;
+}
+
+/**
+ * As `readLog`, for a log that was just opened: an open has put indexes and epoch file right on the disk too.
+ * @throws Violation
+ */
+export async function readOpenedLog(log: PartitionLog, disk: SimulatedDisk): Promise<LogModel> {
+  const model = await readLog(log, disk);
+  checkSideFiles(disk.image().files(), log.directory, model);
+  return model;
+}
+
+/** The log goes on with its producer where its last batch ends. */
+function checkProducer(log: PartitionLog, model: LogModel): void {
+  const next = log.nextSequence(PRODUCER_ID);
+  demand(next === model.nextSequence, "S17", () => `next sequence ${next} in place of ${model.nextSequence}`);
 }
 
 /** Epochs rise, and each batch's own is the one that the entries give for its offset. */
@@ -102,15 +140,18 @@ function checkEpochs(model: LogModel): void {
     const before = epochs[at - 1];
     demand(
       before === undefined || (before.epoch < entry.epoch && before.startOffset < entry.startOffset),
+      "S9",
       () => `epochs do not increase: ${show()}`,
     );
-    demand(entry.startOffset <= model.endOffset, () => `epochs ${show()} above LEO ${model.endOffset}`);
+    demand(entry.startOffset <= model.endOffset, "S9", () => `epochs ${show()} above LEO ${model.endOffset}`);
   }
   let at = -1;
   for (const batch of model.batches) {
+    if (batch.baseOffset < model.startOffset) continue; // Deleted: the epochs begin at the log start.
     while ((epochs[at + 1]?.startOffset ?? Number.POSITIVE_INFINITY) <= batch.baseOffset) at++;
     demand(
       epochs[at]?.epoch === batch.epoch,
+      "S9",
       () => `batch ${batch.baseOffset} has epoch ${batch.epoch}, the entries are ${show()}`,
     );
   }
@@ -120,11 +161,20 @@ function checkEpochs(model: LogModel): void {
 async function checkReads(log: PartitionLog, model: LogModel): Promise<void> {
   for (const batch of model.batches) {
     if (batch.lastOffset < log.logStartOffset) continue;
-    const { bytes, startOffset } = await log.read({ fromOffset: toOffset(batch.lastOffset), maxBytes: 1 });
+    const { bytes, startOffset } = await readAt(log, batch.lastOffset);
     demand(
       startOffset === batch.baseOffset && isEqual(bytes, batch.bytes),
+      "S15",
       () => `read of offset ${batch.lastOffset} gave ${bytes.length} bytes from offset ${startOffset}`,
     );
+  }
+}
+
+async function readAt(log: PartitionLog, offset: number): Promise<ReadResult> {
+  try {
+    return await log.read({ fromOffset: toOffset(offset), maxBytes: 1 });
+  } catch (error) {
+    throw new Violation(`S15: read of offset ${offset}: ${String(error)}`);
   }
 }
 
@@ -133,18 +183,28 @@ export function checkObligation(found: LogModel, { candidates, floorOffset }: Ob
   const match = candidates.find((model) => isPrefixOf(found, model));
   demand(
     match !== undefined,
+    "S13",
     () => `batches are no prefix of ${candidates.map(describe).join(" or ")}: ${describe(found)}`,
   );
   const isOtherStart = found.startOffset !== match.startOffset;
   demand(
     !isOtherStart || candidates.some((model) => model.startOffset === found.startOffset),
+    "S6",
     () => `log start ${found.startOffset} of ${describe(found)}`,
   );
   const safe = candidates.find((model) => isPrefixOf(found, model) && lacksNothingBelow(found, model, floorOffset));
-  demand(safe !== undefined, () => `lost batches below ${floorOffset} of ${describe(match)}: ${describe(found)}`);
-  // Above the last batch the end may lie only where a truncation put it.
   demand(
-    found.endOffset === found.batchesEndOffset || candidates.some((model) => model.endOffset === found.endOffset),
+    safe !== undefined,
+    "S12",
+    () => `lost batches below ${floorOffset} of ${describe(match)}: ${describe(found)}`,
+  );
+  // Above the last batch the end may lie only where a truncation put it, or where the next batch leaves offsets out.
+  const mayEndAt = (model: LogModel): boolean =>
+    model.endOffset === found.endOffset ||
+    found.endOffset <= (model.batches[found.batches.length]?.baseOffset ?? Number.NEGATIVE_INFINITY);
+  demand(
+    found.endOffset === found.batchesEndOffset || candidates.some(mayEndAt),
+    "S13",
     () => `LEO ${found.endOffset} of ${describe(found)}`,
   );
   checkKnownEpochs(found, candidates);
@@ -166,21 +226,36 @@ function checkKnownEpochs(found: LogModel, candidates: readonly LogModel[]): voi
     const isKnown =
       candidates.some((model) => model.epochs.some((known) => isSame(known, entry))) ||
       found.batches.find((batch) => batch.epoch === entry.epoch)?.baseOffset === entry.startOffset;
-    demand(isKnown, () => `epoch ${entry.epoch}@${entry.startOffset} was never begun`);
+    demand(isKnown, "S9", () => `epoch ${entry.epoch}@${entry.startOffset} was never begun`);
   }
 }
 
-/** @throws Violation unless indexes and epoch file of a closed log agree with its batches */
+/** @throws Violation unless batches, indexes and epoch file of a closed log are those of the model */
 export function checkClosedFiles(disk: SimulatedDisk, directory: string, model: LogModel): void {
   const files = disk.image().files();
-  const segments = readSegments(files, directory);
+  const segments = checkSideFiles(files, directory, model);
   const bytes = concat(segments.flatMap((segment) => segment.batches.map((batch) => batch.bytes)));
-  demand(isEqual(bytes, model.bytes), () => `the files of the closed log hold ${bytes.length} bytes`);
+  demand(isEqual(bytes, model.bytes), "S15", () => `the files of the closed log hold ${bytes.length} bytes`);
+  const leftovers = [...files.keys()].filter((name) => name.endsWith(".tmp"));
+  demand(leftovers.length === 0, "S13", () => `left over: ${leftovers.join()}`);
+}
+
+function checkSideFiles(files: ReadonlyMap<string, Uint8Array>, directory: string, model: LogModel): SegmentOnDisk[] {
+  const segments = readSegments(files, directory);
   for (const segment of segments) checkIndex(segment);
   const entries = checkEpochFile(files, directory);
-  demand(JSON.stringify(entries) === JSON.stringify(model.epochs), () => `epoch file holds ${JSON.stringify(entries)}`);
-  const leftovers = [...files.keys()].filter((name) => name.endsWith(".tmp"));
-  demand(leftovers.length === 0, () => `left over: ${leftovers.join()}`);
+  demand(
+    JSON.stringify(entries) === JSON.stringify(model.epochs),
+    "S9",
+    () => `epoch file holds ${JSON.stringify(entries)}, the log ${JSON.stringify(model.epochs)}`,
+  );
+  return segments;
+}
+
+/** A marker of a clean stop is there between the stop and the next start only. @throws Violation */
+export function checkNoMarker(files: ReadonlyMap<string, Uint8Array>, directory: string): void {
+  const path = `${directory}/${CLEAN_SHUTDOWN_FILE}`;
+  demand(!files.has(path), "S13", () => "the marker of the clean stop before is still there");
 }
 
 /** The epoch file is replaced as a whole: also right after a crash it is absent or complete. @throws Violation, CheckpointError */
@@ -188,21 +263,21 @@ export function checkEpochFile(files: ReadonlyMap<string, Uint8Array>, directory
   const path = `${directory}/${LEADER_EPOCH_CHECKPOINT}`;
   const file = files.get(path);
   if (file === undefined) return [];
-  demand(file.length > 0, () => "the epoch file is empty");
+  demand(file.length > 0, "S9", () => "the epoch file is empty");
   return decodeLeaderEpochCheckpoint(file, path);
 }
 
 /** Each entry names a batch by its last offset and position, in rising order. Kafka: OffsetIndex.sanityCheck and more. */
 function checkIndex({ baseOffset, index, batches }: SegmentOnDisk): void {
-  demand(index !== undefined, () => `segment ${baseOffset} has no index`);
-  demand(index.length % OFFSET_INDEX_ENTRY_BYTES === 0, () => `index of ${index.length} bytes`);
+  demand(index !== undefined, "S10", () => `segment ${baseOffset} has no index`);
+  demand(index.length % OFFSET_INDEX_ENTRY_BYTES === 0, "S10", () => `index of ${index.length} bytes`);
   const view = new DataView(index.buffer, index.byteOffset, index.byteLength);
   let lastPosition = -1;
   for (let at = 0; at < index.length; at += OFFSET_INDEX_ENTRY_BYTES) {
     const offset = baseOffset + view.getInt32(at);
     const positionBytes = view.getInt32(at + 4);
     const isBatch = batches.some((batch) => batch.lastOffset === offset && batch.positionBytes === positionBytes);
-    demand(isBatch && positionBytes > lastPosition, () => `index entry ${offset} at byte ${positionBytes}`);
+    demand(isBatch && positionBytes > lastPosition, "S10", () => `index entry ${offset} at byte ${positionBytes}`);
     lastPosition = positionBytes;
   }
 }

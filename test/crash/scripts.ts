@@ -8,6 +8,8 @@ export interface Script {
   readonly config?: Partial<LogConfig>;
   /** Only in this mode does the script mean anything. */
   readonly flush?: FlushMode;
+  /** Every write of it is torn at every byte, whatever the effort. */
+  readonly tearsEveryByte?: boolean;
   play(run: ScriptRun): Promise<void>;
 }
 
@@ -15,6 +17,9 @@ const WIDE: Partial<LogConfig> = { segmentBytes: 4096, indexIntervalBytes: 150 }
 
 /** Two batches of one record fill a segment to its last byte. */
 const EXACT: Partial<LogConfig> = { segmentBytes: 2 * batchOf(0, 1).length };
+
+/** A batch with this value is a little over 4 KiB. */
+const LARGE_VALUE_BYTES = 4_024;
 
 /** Not 0, so that a lost epoch field, which reads as zeros, shows. */
 const FIRST_EPOCH = 3;
@@ -132,6 +137,7 @@ export const SCRIPTS: readonly Script[] = [
       await run.becomeLeader(6);
       await run.becomeLeader(7);
       await run.append(2);
+      await run.becomeLeader(9);
     },
   },
   {
@@ -220,6 +226,163 @@ export const SCRIPTS: readonly Script[] = [
       await run.appendAsFollower(5, 8);
       await run.truncateTo(3);
       await run.appendAsFollower(9);
+    },
+  },
+  {
+    name: "append of 4 KiB",
+    config: { segmentBytes: 16_384 },
+    tearsEveryByte: true,
+    async play(run) {
+      await lead(run, 1);
+      await run.appendLarge(LARGE_VALUE_BYTES);
+      await run.append(1);
+    },
+  },
+  {
+    name: "batches sent again",
+    config: EXACT,
+    async play(run) {
+      await lead(run, 1, 1, 1);
+      await run.appendAgain();
+      await run.truncateTo(2);
+      await run.appendAgain();
+      run.killProcess();
+      await run.open();
+      await run.becomeLeader(4);
+      await run.appendAgain();
+      await run.append(1);
+    },
+  },
+  {
+    name: "epoch cache cut from the tail",
+    config: WIDE,
+    async play(run) {
+      await lead(run, 1);
+      await run.becomeLeader(4);
+      await run.append(1, 1);
+      await run.becomeLeader(6);
+      await run.append(1);
+      await run.becomeLeader(8);
+      await run.truncateTo(4);
+      await run.truncateTo(2);
+      await run.becomeLeader(9);
+      await run.append(1);
+    },
+  },
+  {
+    name: "log start raised, epoch cache cut from the head",
+    config: EXACT,
+    async play(run) {
+      await lead(run, 1, 1);
+      await run.becomeLeader(4);
+      await run.append(1);
+      await run.becomeLeader(6);
+      await run.append(2);
+      await run.close();
+      await run.raiseStart(3);
+      await run.open();
+      await run.becomeLeader(7);
+      await run.append(1);
+    },
+  },
+  {
+    name: "index rebuild",
+    config: { segmentBytes: 700, indexIntervalBytes: 90 },
+    async play(run) {
+      await lead(run, 1, 1, 1);
+      await run.roll();
+      await run.append(1, 1);
+      await run.close();
+      await run.removeFile("00000000000000000000.index");
+      await run.open({ clean: true });
+      await run.becomeLeader(4);
+      await run.append(1);
+    },
+  },
+  {
+    name: "index cut and grown again",
+    config: { segmentBytes: 4096, indexIntervalBytes: 1 },
+    async play(run) {
+      await lead(run, 1, 2, 1, 1);
+      await run.flush();
+      await run.truncateTo(3);
+      await run.append(3, 1);
+      await run.roll();
+      await run.append(1);
+    },
+  },
+  {
+    name: "follower leaves offsets out",
+    config: EXACT,
+    async play(run) {
+      await run.open();
+      await run.appendAsFollower(3);
+      await run.appendAsFollowerAt(4, 3);
+      await run.appendAsFollowerAt(9, 5);
+      await run.appendAsFollower(5);
+      await run.flush();
+      await run.truncateTo(9);
+      await run.appendAsFollowerAt(12, 6);
+    },
+  },
+  {
+    name: "emptied below the log start",
+    async play(run) {
+      await lead(run, 1);
+      await run.truncateFullyAndStartAt(100);
+      await run.becomeLeader(5);
+      await run.append(1);
+      await run.truncateTo(50);
+      await run.becomeLeader(6);
+      await run.append(2);
+    },
+  },
+  {
+    name: "flush and roll beside appends",
+    flush: "none",
+    config: EXACT,
+    async play(run) {
+      await lead(run, 1, 1, 1, 1);
+      await run.flush();
+      await run.append(1, 1, 1);
+      await run.truncateTo(5);
+      await run.append(1);
+    },
+  },
+  {
+    name: "short writes",
+    async play(run) {
+      await run.open();
+      await run.becomeLeader(FIRST_EPOCH);
+      run.disk.limits.shortTransferOneIn = 2;
+      await run.append(1, 2);
+      await run.append(2);
+      run.disk.limits.shortTransferOneIn = 0;
+      await run.append(1);
+    },
+  },
+  {
+    name: "failed sync of two waiting appends",
+    flush: "always",
+    async play(run) {
+      await lead(run, 1);
+      run.inject({ operation: "sync", path: ".log", code: "EIO", pages: "new" });
+      await run.failAppends(1, 1);
+      run.killProcess();
+      await run.open();
+      await run.becomeLeader(4);
+      await run.append(1);
+    },
+  },
+  {
+    name: "write that went astray",
+    async play(run) {
+      await lead(run, 1, 2);
+      run.killProcess();
+      await run.strayWrite();
+      await run.open();
+      await run.becomeLeader(4);
+      await run.append(1);
     },
   },
 ];

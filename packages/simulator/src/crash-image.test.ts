@@ -159,6 +159,17 @@ test("torn-write cuts the last write at every byte, short or filled with zeros",
   expect(outcomes(disk, "torn-write", "/d/a")).toEqual(["xA", "xA00", "xAB", "xAB0"]);
 });
 
+test("torn-write can cut a write at every byte and leave all else alone", async () => {
+  const disk = await diskWith({ a: "x", b: "old" });
+  await write(disk, "/d/b", "new");
+  await write(disk, "/d/a", "ABC", 1);
+  const images = [...disk.enumerateCrashImages("torn-write", { tornVariants: "short" })];
+  expect(images.map((image) => [textOf(image, "/d/a"), textOf(image, "/d/b")])).toEqual([
+    ["xA", "new"],
+    ["xAB", "new"],
+  ]);
+});
+
 test("torn-write samples a long write and always cuts at the given borders", async () => {
   const disk = await diskWith({ a: "" });
   await write(disk, "/d/a", "x".repeat(1000));

@@ -46,6 +46,7 @@ function resolveLimits(limits: EnumerationLimits): ResolvedLimits {
     sectorBytes: limits.sectorBytes ?? SECTOR_BYTES_DEFAULT,
     sectorDamage: limits.sectorDamage ?? "torn",
     tornCutsMax: limits.tornCutsMax ?? Number.POSITIVE_INFINITY,
+    tornVariants: limits.tornVariants ?? "all",
     tornBorders: limits.tornBorders ?? [],
     seed: limits.seed ?? 0,
   };

@@ -109,19 +109,23 @@ function planTornWrite(point: CrashPoint, limits: ResolvedLimits): LossPlan {
   }
   const others = point.pending.slice(0, -1);
   const cuts = tornCuts(torn, limits);
+  const tear = (variant: { keepsOthers: boolean; fillsUp: boolean; cut: number }): Volume => {
+    // Without its name the file of the torn write would not be seen: names survive with it.
+    const volume = applied(point, variant.keepsOthers ? others : others.filter((operation) => isName(operation)));
+    const bytes = torn.bytes.subarray(0, cuts[variant.cut]);
+    volume.apply({ ...torn, bytes });
+    const endBytes = torn.positionBytes + torn.bytes.length;
+    if (variant.fillsUp && volume.content(torn.inode).sizeBytes < endBytes) {
+      volume.apply({ type: "truncate", inode: torn.inode, sizeBytes: endBytes });
+    }
+    return volume;
+  };
+  if (limits.tornVariants === "short") {
+    return { radices: [cuts.length], build: ([cut = 0]) => tear({ keepsOthers: true, fillsUp: false, cut }) };
+  }
   return {
     radices: [2, 2, cuts.length],
-    build: ([keepsOthers, fillsUp, cut]) => {
-      // Without its name the file of the torn write would not be seen: names survive with it.
-      const volume = applied(point, keepsOthers === 1 ? others : others.filter((operation) => isName(operation)));
-      const bytes = torn.bytes.subarray(0, cuts[cut ?? 0]);
-      volume.apply({ ...torn, bytes });
-      const endBytes = torn.positionBytes + torn.bytes.length;
-      if (fillsUp === 1 && volume.content(torn.inode).sizeBytes < endBytes) {
-        volume.apply({ type: "truncate", inode: torn.inode, sizeBytes: endBytes });
-      }
-      return volume;
-    },
+    build: ([keepsOthers, fillsUp, cut = 0]) => tear({ keepsOthers: keepsOthers === 1, fillsUp: fillsUp === 1, cut }),
   };
 }
 

@@ -34,6 +34,11 @@ export interface EnumerationLimits {
   readonly sectorDamage?: "none" | "torn" | "garbage";
   /** Cuts of a torn write: every byte if there are no more, else the borders below and a seeded sample. Default: every byte. */
   readonly tornCutsMax?: number;
+  /**
+   * What becomes of the rest at each cut: `all`, the other pending operations survive or are lost, and the write is short or filled
+   * up with zeros; `short`, the others survive and the write is short. Default `all`.
+   */
+  readonly tornVariants?: "all" | "short";
   /** Positions in a write that are always among the cuts: borders of the format. */
   readonly tornBorders?: readonly number[];
   /** For the samples. Default 0. */

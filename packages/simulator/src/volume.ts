@@ -1,6 +1,6 @@
 import { fail } from "@tidemark/base";
 import { FileContent } from "./file-content.ts";
-import { DigestSum, hashText } from "./hash.ts";
+import { DigestSum, hashBytes, hashText } from "./hash.ts";
 import type { Hash64 } from "./hash.ts";
 import { ROOT_INODE } from "./operation.ts";
 import type { CommitOperation, DataOperation, Inode, NameOperation } from "./operation.ts";
@@ -9,7 +9,8 @@ export type VolumeNode =
   | { readonly type: "file"; readonly content: FileContent }
   | { readonly type: "directory"; readonly entries: ReadonlyMap<string, Inode> };
 
-const EMPTY_DIRECTORY: VolumeNode = { type: "directory", entries: new Map() };
+const NO_ENTRIES: ReadonlyMap<string, Inode> = new Map();
+const EMPTY_DIRECTORY: VolumeNode = { type: "directory", entries: NO_ENTRIES };
 const EMPTY_FILE: VolumeNode = { type: "file", content: FileContent.empty };
 const DIRECTORY_HASH: Hash64 = { low: 1, high: 1 };
 
@@ -56,7 +57,7 @@ export class Volume {
 
   entries(inode: Inode): ReadonlyMap<string, Inode> {
     const node = this.#nodes.get(inode);
-    return node?.type === "directory" ? node.entries : new Map<string, Inode>();
+    return node?.type === "directory" ? node.entries : NO_ENTRIES;
   }
 
   setContent(inode: Inode, content: FileContent): void {
@@ -176,7 +177,7 @@ export class DiskImage {
   }
 }
 
-/** Hashes of paths and keys: few different ones, asked for again and again. */
+/** Hashes of names and keys: few different ones, asked for again and again. */
 const nameHashes = new Map<string, number>();
 const NAME_HASHES_MAX = 10_000;
 
@@ -192,11 +193,21 @@ function nameHash(name: string): number {
 
 const STATE_SALT = 0x51a7e;
 
+/** Spreads the hash of a directory's path before that of a name in it is added: `a/b` is not `b/a`. */
+const PATH_FACTOR = 0x01000193;
+
 function digestOf(volume: Volume): string {
   const sum = new DigestSum();
-  walk(volume, (path, _inode, node) => {
-    sum.add(nameHash(path), node.type === "file" ? node.content.hash : DIRECTORY_HASH);
-  });
-  for (const [key, value] of volume.state) sum.add(nameHash(key) ^ STATE_SALT, FileContent.of(value).hash);
+  const descend = (directory: Inode, directoryHash: number): void => {
+    for (const [name, inode] of volume.entries(directory)) {
+      const node = volume.node(inode);
+      if (node === undefined) continue;
+      const pathHash = (Math.imul(directoryHash, PATH_FACTOR) + nameHash(name)) | 0;
+      sum.add(pathHash, node.type === "file" ? node.content.hash : DIRECTORY_HASH);
+      if (node.type === "directory") descend(inode, pathHash);
+    }
+  };
+  descend(ROOT_INODE, 0);
+  for (const [key, value] of volume.state) sum.add(nameHash(key) ^ STATE_SALT, hashBytes(value));
   return sum.toString();
 }
