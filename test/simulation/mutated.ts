@@ -6,8 +6,8 @@ import { createServer } from "vite";
 const ROOT = fileURLToPath(new URL("../..", import.meta.url));
 
 /**
- * Loads a module of this folder, and all sources that it needs, once more with a mutant in them, and hands it to `use`.
- * @param file its name in this folder
+ * Loads a module, and all sources that it needs, once more with a mutant in them, and hands it to `use`.
+ * @param file its name in the package of simulations, or a path from the root of the repository
  * @throws Error when a place of the mutant is gone or was not loaded
  */
 export async function withMutant<Result>(
@@ -40,7 +40,9 @@ export async function withMutant<Result>(
     ],
   });
   try {
-    const module: unknown = await server.ssrLoadModule(`${ROOT}packages/simulation/src/${file}`);
+    const module: unknown = await server.ssrLoadModule(
+      ROOT + (file.includes("/") ? file : `packages/simulation/src/${file}`),
+    );
     application.assertComplete();
     return await use(module);
   } finally {

@@ -35,3 +35,4 @@ export { POISON, SimulatedWorkerPool } from "./worker-pool.ts";
 export { MutantApplication } from "./mutants/mutant.ts";
 export type { Mutant, MutantEdit } from "./mutants/mutant.ts";
 export { mutantOf, MUTANTS } from "./mutants/mutants.ts";
+export { STORAGE_MUTANTS } from "./mutants/storage-mutants.ts";

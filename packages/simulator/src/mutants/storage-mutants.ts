@@ -1,0 +1,297 @@
+import type { Mutant } from "./mutant.ts";
+
+const PARTITION_LOG = "packages/log/src/partition-log.ts";
+const LOCAL_LOG = "packages/log/src/local-log.ts";
+const SEGMENT = "packages/log/src/segment.ts";
+const SEGMENT_WALK = "packages/log/src/segment-walk.ts";
+const SURVEY = "packages/log/src/log-survey.ts";
+const LOAD_LOG = "packages/log/src/load-log.ts";
+const OFFSET_INDEX = "packages/log/src/offset-index.ts";
+const CLEAN_SHUTDOWN = "packages/log/src/clean-shutdown.ts";
+const EPOCH_FILE = "packages/epoch-cache/src/leader-epoch-file-cache.ts";
+const FILE_IO = "packages/base/src/file-io.ts";
+
+/** Known bugs of one node's storage, which the crash suite has to notice. A letter tells apart several forms of one bug of the list. */
+export const STORAGE_MUTANTS: readonly Mutant[] = [
+  {
+    id: "M13",
+    title: "with flush always an append is answered before its sync",
+    edits: [
+      {
+        file: PARTITION_LOG,
+        find: `    try {
+      // What was written before a failure is in the log, and is answered as any other once it is safe.
+`,
+        // The sync takes a while, as on a real disk: else it would still come before the caller hears.
+        replace: `    for (const { entry, result } of outcome.answers) entry.resolve(result);
+    for (let turn = 0; turn < 50; turn += 1) await undefined;
+    try {
+`,
+      },
+    ],
+  },
+  {
+    id: "M15",
+    title: "a sync that failed is tried again and then believed",
+    edits: [
+      {
+        file: SEGMENT,
+        find: `    await this.use((file) => file.sync());`,
+        replace: `    await this.use((file) => file.sync().catch(() => file.sync()));`,
+      },
+    ],
+  },
+  {
+    id: "M16",
+    title: "a failed sync fails the first of those who wait for it, and the others are answered",
+    edits: [
+      {
+        file: PARTITION_LOG,
+        find: `      for (const { entry } of outcome.answers) entry.reject(failure);
+      outcome.answers.length = 0;
+`,
+        replace: `      for (const { entry } of outcome.answers.splice(0, 1)) entry.reject(failure);
+`,
+      },
+    ],
+  },
+  {
+    id: "M19",
+    title: "recovery stops one batch early",
+    edits: [
+      {
+        file: SURVEY,
+        find: `        toBytes: bytes,
+        verifyCrc: walk.verifyCrc,`,
+        replace: `        toBytes: Math.max(bytes - 1, walk.fromBytes),
+        verifyCrc: walk.verifyCrc,`,
+      },
+    ],
+  },
+  {
+    id: "M19b",
+    title: "recovery leaves the torn batch behind the last whole one in the file",
+    edits: [
+      {
+        file: LOAD_LOG,
+        find: `  if (!isWhollyCut) await kept.at(-1)?.truncateAt(cut.positionBytes, cut.offset);
+`,
+        replace: ``,
+      },
+    ],
+  },
+  {
+    id: "M20",
+    title: "zeros at the end of a segment pass for an empty batch",
+    edits: [
+      {
+        file: SEGMENT_WALK,
+        find: `      if (scan.type === "corrupt") return`,
+        replace: `      if (scan.type === "corrupt" && chunk[at + 16] === 0) {
+        at += 1;
+        continue;
+      }
+      if (scan.type === "corrupt") return`,
+      },
+    ],
+  },
+  {
+    id: "M21",
+    title: "recovery takes a batch whose offset does not follow the one before it",
+    edits: [
+      {
+        file: SURVEY,
+        find: `    if (header.baseOffset < this.#endOffset) return \`offset \${header.baseOffset} after \${this.#endOffset - 1}\`;
+`,
+        replace: ``,
+      },
+    ],
+  },
+  {
+    id: "M22",
+    title: "a sealed segment's index is written before its batches are on the disk, and believed by recovery",
+    edits: [
+      {
+        file: LOCAL_LOG,
+        find: `      await this.#syncActive();
+      await sealed.persistIndex();
+`,
+        replace: `      await sealed.persistIndex();
+      await this.#syncActive();
+`,
+      },
+      {
+        file: LOCAL_LOG,
+        find: `      await segment.sync();
+      if (segment !== active) await segment.persistIndex();`,
+        replace: `      if (segment !== active) await segment.persistIndex();
+      await segment.sync();`,
+      },
+      {
+        file: SURVEY,
+        find: `indexOnDisk !== undefined && check.isGood && !verifyCrc;`,
+        replace: `indexOnDisk !== undefined;`,
+      },
+    ],
+  },
+  {
+    id: "M23",
+    title: "a lookup in the index gives the entry above the offset, not the one below",
+    edits: [
+      {
+        file: OFFSET_INDEX,
+        find: `    const at = this.#floor(offset - this.baseOffset);
+    return at < 0`,
+        replace: `    const at = Math.min(this.#floor(offset - this.baseOffset) + 1, this.#count - 1);
+    return at < 0`,
+      },
+    ],
+  },
+  {
+    id: "M24",
+    title: "a truncation forgets the index",
+    edits: [
+      {
+        file: SEGMENT,
+        find: `    this.index.truncateTo(offset);
+`,
+        replace: ``,
+      },
+    ],
+  },
+  {
+    id: "M24b",
+    title: "a truncation forgets the producers' state",
+    edits: [
+      {
+        file: PARTITION_LOG,
+        find: `      this.#producers = await this.#local.truncateTo(offset);`,
+        replace: `      await this.#local.truncateTo(offset);`,
+      },
+    ],
+  },
+  {
+    id: "M25",
+    title: "a truncation leaves newer segments on the disk",
+    edits: [
+      {
+        file: LOCAL_LOG,
+        find: `    for (const segment of removed) await this.#removeSegment(segment);
+    if (removed.length > 0)`,
+        replace: `    if (removed.length > 0)`,
+      },
+    ],
+  },
+  {
+    id: "M26",
+    title: "the epoch file is written in place",
+    edits: [
+      {
+        file: EPOCH_FILE,
+        find: `    await writeFileAtomically(this.#files, path, encodeLeaderEpochCheckpoint(entries));`,
+        replace: `    const file = await this.#files.open(path, "truncate");
+    await file.writeAt(encodeLeaderEpochCheckpoint(entries), 0);
+    await file.sync();
+    await file.close();
+    await this.#files.syncDirectory(this.#directory);
+    void writeFileAtomically;`,
+      },
+    ],
+  },
+  {
+    id: "M26b",
+    title: "a file that is replaced is renamed before it is synced",
+    edits: [
+      {
+        file: FILE_IO,
+        find: `    await writeFully(file, content, 0);
+    await file.sync();
+`,
+        replace: `    await writeFully(file, content, 0);
+`,
+      },
+    ],
+  },
+  {
+    id: "M27",
+    title: "the epoch cache is not cut with the log",
+    edits: [
+      {
+        file: PARTITION_LOG,
+        find: `    this.#epochs.truncateFromEnd(Math.min(offset, logEndOffset));
+`,
+        replace: ``,
+      },
+    ],
+  },
+  {
+    id: "M28",
+    title: "an epoch is entered after its first append was answered, not when the leadership begins",
+    edits: [
+      {
+        file: PARTITION_LOG,
+        find: `      await this.#epochs.assign(epoch, this.#local.logEndOffset);
+      this.#leaderEpoch = epoch;`,
+        replace: `      this.#leaderEpoch = epoch;`,
+      },
+      {
+        file: PARTITION_LOG,
+        find: `      if (this.#epochs.latest?.epoch !== epoch) await this.#epochs.assign(epoch, first.baseOffset);
+`,
+        replace: ``,
+      },
+      {
+        file: PARTITION_LOG,
+        find: `    for (const { entry, result } of outcome.answers) entry.resolve(result);
+`,
+        replace: `    for (const { entry, result } of outcome.answers) entry.resolve(result);
+    if (this.#leaderEpoch !== undefined && this.#epochs.latest?.epoch !== this.#leaderEpoch)
+      await this.#epochs.assign(this.#leaderEpoch, startOffset);
+`,
+      },
+    ],
+  },
+  {
+    id: "M29",
+    title: "a roll does not sync the segment that it seals before the recovery point moves",
+    edits: [
+      {
+        file: LOCAL_LOG,
+        find: `      await this.#syncActive();
+      await sealed.persistIndex();`,
+        replace: `      await sealed.persistIndex();`,
+      },
+    ],
+  },
+  {
+    id: "M30",
+    title: "a flush raises the recovery point before anything is on the disk",
+    edits: [
+      {
+        file: LOCAL_LOG,
+        find: `    const flushedBytes = this.#bytesAboveRecoveryPoint;
+    const { active } = this;
+`,
+        replace: `    const flushedBytes = this.#bytesAboveRecoveryPoint;
+    const { active } = this;
+    await this.#raiseRecoveryPoint(endOffset, 0);
+`,
+      },
+    ],
+  },
+  {
+    // Alone this loses nothing: a log is believed only if it ends at its recovery point, below which all was synced once. What is wrong
+    // is the marker itself, so the suite looks for it.
+    id: "M31",
+    title: "the marker of a clean stop is still there after the next start",
+    edits: [
+      {
+        file: CLEAN_SHUTDOWN,
+        find: `  await files.unlink(joinPath(directory, CLEAN_SHUTDOWN_FILE));
+  await files.syncDirectory(directory);
+  return marker;`,
+        replace: `  return marker;`,
+      },
+    ],
+  },
+];
