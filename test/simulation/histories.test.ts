@@ -504,5 +504,6 @@ test("a broker that is killed while it opens its logs starts again", async () =>
     }
     await cluster.converged();
     await expectLogs(cluster, ["m0"]);
+    expect(cluster.failures).toEqual([]);
   });
 });
