@@ -503,6 +503,7 @@ test("a broker that is killed while it opens its logs starts again", async () =>
       await cluster.start(3);
     }
     await cluster.converged();
+    expect(cluster.node(3).incarnation).toBe(5);
     await expectLogs(cluster, ["m0"]);
     expect(cluster.failures).toEqual([]);
   });

@@ -48,4 +48,7 @@ test("a plan is drawn from its seed alone, and every class of faults is off in m
     const withIt = plans.filter(({ faults }) => faults.some((fault) => fault.type === type)).length;
     expect([type, withIt > 40, withIt < 160]).toEqual([type, true, true]);
   }
+  const frozen = plans.flatMap(({ liveness }) => liveness?.frozen ?? []);
+  expect(plans.filter(({ liveness }) => liveness !== undefined).length).toBeGreaterThan(20);
+  expect(new Set(frozen.map(({ fault }) => fault)).size).toBe(7);
 });

@@ -103,12 +103,12 @@ describe("the pages of docs/histories", () => {
 });
 
 describe("rules in words", () => {
-  const sources = ["checker.ts", "simulate.ts"]
+  const sources = ["checker.ts", "simulate.ts", "final-log.ts", "liveness.ts"]
     .map((name) => readFileSync(`${HERE}../../packages/simulation/src/${name}`, "utf8"))
     .join("\n");
 
   test("every rule that can be broken has its meaning, and no other has", () => {
-    const thrown = [...sources.matchAll(/new Violation\(\s*"([SL]\d+)"/gu)].map(([, id = ""]) => id);
+    const thrown = [...sources.matchAll(/(?:new Violation|#within)\(\s*"([SL]\d+)"/gu)].map(([, id = ""]) => id);
     expect([...RULES.keys()].toSorted()).toEqual([...new Set(thrown)].toSorted());
   });
 

@@ -109,6 +109,11 @@ export class Checker {
     return !losesTail && decided.isr.length === 1 && decided.isr[0] === brokerId;
   }
 
+  /** Whether a broker's log has all that was ever committed. */
+  holdsCommitted(brokerId: number): boolean {
+    return this.#holdsCommitted(this.#of(brokerId));
+  }
+
   /** To be called with every crash, before it. */
   crashes(brokerId: number, losesTail: boolean): void {
     const seen = this.#of(brokerId);

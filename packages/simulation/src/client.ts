@@ -55,7 +55,7 @@ export class Producer {
   readonly #cluster: Cluster;
   readonly #checker: Checker;
   readonly #history: ClientHistory;
-  readonly #options: ProducerOptions;
+  readonly options: ProducerOptions;
   readonly #random: SimulatedRandom;
   #producerId: number;
   #sequence = 0;
@@ -68,7 +68,7 @@ export class Producer {
     this.#cluster = cluster;
     this.#checker = checker;
     this.#history = history;
-    this.#options = options;
+    this.options = options;
     this.#random = new SimulatedRandom(cluster.options.seed * 31 + options.id);
     this.#producerId = options.id * 1000;
   }
@@ -77,7 +77,7 @@ export class Producer {
   async run(): Promise<void> {
     while (!this.#isStopped) {
       await this.#sendNext();
-      await this.#cluster.wait(this.#below("pause", this.#options.pauseMsMax + 1));
+      await this.#cluster.wait(this.#below("pause", this.options.pauseMsMax + 1));
     }
   }
 
@@ -86,7 +86,7 @@ export class Producer {
   }
 
   async #sendNext(): Promise<void> {
-    const { id, acks, recordsMax, valueBytesMax, triesMax } = this.#options;
+    const { id, acks, recordsMax, valueBytesMax, triesMax } = this.options;
     const count = 1 + this.#below("records", recordsMax);
     const values = Array.from({ length: count }, (_, at) => {
       const filler = "x".repeat(this.#below("bytes", valueBytesMax));
@@ -111,7 +111,7 @@ export class Producer {
 
   /** A nameless batch is stored once more whenever the network says it once more. */
   #triesOf({ uncertain, isRenamed }: Sending, outcome: SendOutcome): Tries {
-    const { isNameless } = this.#options;
+    const { isNameless } = this.options;
     const isOne = uncertain <= (outcome.type === "ok" ? 0 : 1);
     if (isOne && !(isNameless && this.#history.mayReplay)) return "once";
     return isNameless || isRenamed ? "repeated" : "idempotent";
@@ -119,7 +119,7 @@ export class Producer {
 
   /** @returns the base offset when it was acknowledged */
   async #attempt(sending: Sending): Promise<number | undefined> {
-    const { acks, timeoutMs, isNameless } = this.#options;
+    const { acks, timeoutMs, isNameless } = this.options;
     const { values } = sending;
     this.sends += 1;
     const batch = textBatch(values, isNameless ? undefined : { id: this.#producerId, sequence: this.#sequence });
@@ -131,6 +131,8 @@ export class Producer {
       }
       this.#failed(sending, answer.error);
       if (answer.error === "OUT_OF_ORDER_SEQUENCE_NUMBER" && acks === 1) this.#rename(sending);
+      // A leader that is overruled, and does not know it, names itself.
+      else if (answer.error === "REQUEST_TIMED_OUT") this.#next();
       else if (answer.leaderId >= 1) this.#leader = answer.leaderId;
       else if (answer.error === "NOT_LEADER_OR_FOLLOWER" || answer.error === "UNKNOWN_TOPIC_OR_PARTITION") this.#next();
     } catch (error) {
@@ -142,7 +144,7 @@ export class Producer {
   }
 
   #acknowledge(acknowledged: Acknowledged): void {
-    if (this.#options.acks !== -1) return;
+    if (this.options.acks !== -1) return;
     this.#checker.acknowledged(acknowledged.batch, acknowledged.baseOffset);
     this.acknowledged.push(acknowledged);
   }

@@ -1,6 +1,9 @@
-export { Checker } from "./checker.ts";
+export { Checker, Violation } from "./checker.ts";
 export { CONTROLLER_ID, Cluster, NAME, Node, recordsOf, textBatch } from "./cluster.ts";
 export type { ClusterOptions, Loss } from "./cluster.ts";
+export { ClientHistory } from "./client-history.ts";
+export { checkFinalLog } from "./final-log.ts";
+export { ExcusedStall, Liveness } from "./liveness.ts";
 export { FAULT_TYPES, planOf } from "./plan.ts";
 export { recordPlan, recordSeed, recordStory } from "./record.ts";
 export { encodePlan, parsePlan, PlanFileError } from "./plan-file.ts";

@@ -71,6 +71,17 @@ export type Fault = { readonly atMs: number; readonly target: Target } & (
   | { readonly type: "diskFull"; readonly durationMs: number }
 );
 
+/**
+ * What stays for ever: its process dead or stopped; follows, but fetches nothing; cut off, from clients too or not; nothing that it says
+ * arrives, or nothing arrives at it.
+ */
+export type FrozenFault = "dead" | "paused" | "heldBack" | "cutOff" | "exiled" | "mute" | "deaf";
+
+/** Whom the end of the faults does not heal, as far as the others can do without. */
+export interface LivenessPlan {
+  readonly frozen: readonly { readonly brokerId: number; readonly fault: FrozenFault }[];
+}
+
 /** Everything that a seed decides up front. */
 export interface Plan {
   readonly cluster: ClusterOptions;
@@ -78,6 +89,8 @@ export interface Plan {
   readonly hasMessageFaults: boolean;
   readonly producers: readonly ProducerOptions[];
   readonly faults: readonly Fault[];
+  /** `undefined`: everything is healed in the end. */
+  readonly liveness?: LivenessPlan;
 }
 
 export const FAULT_TYPES = [
@@ -95,6 +108,9 @@ export const FAULT_TYPES = [
   "echo",
   "diskFull",
 ] as const;
+const FROZEN_FAULTS: readonly FrozenFault[] = ["dead", "paused", "heldBack", "cutOff", "exiled", "mute", "deaf"];
+/** One in so many seeds. */
+const LIVENESS_SHARE = 4;
 const LOSSES: readonly Loss[] = ["all", "all", ...LOSS_RULES];
 
 /**
@@ -152,7 +168,18 @@ export function planOf(seed: number): Plan {
     hasMessageFaults: below("messages", 2) === 1,
     producers,
     faults: drawFaults(below, durationMs, brokers),
+    ...(below("liveness", LIVENESS_SHARE) === 0 ? { liveness: drawFrozen(below, brokers) } : {}),
   };
+}
+
+function drawFrozen(below: (site: string, bound: number) => number, brokers: number): LivenessPlan {
+  const ids = Array.from({ length: brokers }, (_, index) => index + 1);
+  const count = 1 + below("frozen", brokers - 1);
+  const frozen = Array.from({ length: count }, (_, index) => ({
+    brokerId: ids.splice(below(`frozen${index}`, ids.length), 1)[0] ?? 1,
+    fault: FROZEN_FAULTS[below(`frozen${index}.fault`, FROZEN_FAULTS.length)] ?? "dead",
+  }));
+  return { frozen };
 }
 
 function drawFaults(below: (site: string, bound: number) => number, durationMs: number, brokers: number): Fault[] {

@@ -8,6 +8,9 @@ export interface Rule {
   readonly meaning: string;
 }
 
+const FROZEN =
+  "Some brokers stay dead, stopped or cut off for ever; the others could go on without them, and have to, within bounded time.";
+
 /** The rules of `Checker` and `simulate`, by id. */
 export const RULES: ReadonlyMap<string, Rule> = new Map([
   [
@@ -148,12 +151,31 @@ export const RULES: ReadonlyMap<string, Rule> = new Map([
         "The HW is computed from what followers have. A leader that believes in records which a follower lacks commits too early.",
     },
   ],
+  ["L1", { rule: "the core gets a leader that it knows", meaning: FROZEN }],
   [
-    "L1",
+    "L2",
     {
-      rule: "in a cluster that is whole again an append is answered at once",
+      rule: "what clients began comes to an end, and an append where nothing is amiss is answered at once",
       meaning:
-        "Followers hear of new records as they come. If an append is answered only when somebody's wait is over, a message that should have been sent was not.",
+        "Followers hear of new records as they come. If an append is answered only when somebody's wait is over, or never, a message that should have been sent was not.",
+    },
+  ],
+  ["L3", { rule: "the core gets in sync", meaning: FROZEN }],
+  ["L4", { rule: "what is written gets committed", meaning: FROZEN }],
+  [
+    "L5",
+    {
+      rule: "at rest, nothing happens for nothing",
+      meaning:
+        "When nobody wants anything, nobody is elected, the ISR stays as it is, and brokers say little to each other.",
+    },
+  ],
+  [
+    "L6",
+    {
+      rule: "at rest, nothing grows",
+      meaning:
+        "Timers, open files and requests that become more while nobody wants anything were forgotten by somebody.",
     },
   ],
 ]);
@@ -175,7 +197,7 @@ const NO_RULE: Rule = {
 
 /** A failure as `SeedReport` tells it, taken apart. */
 export function parseFailure(failure: string): { readonly id: string; readonly what: string; readonly rule: Rule } {
-  const [, id = "", what = ""] = /^([CSL]\d+): (.*)/su.exec(failure) ?? [];
+  const [, id = "", what = ""] = /^([CLS]\d+): (.*)/su.exec(failure) ?? [];
   const rule = RULES.get(id) ?? CLIENT_RULES.get(id);
   return rule === undefined
     ? { id: "liveness", what: failure.split("\n", 1)[0] ?? "", rule: NO_RULE }

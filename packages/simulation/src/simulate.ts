@@ -5,6 +5,8 @@ import { Consumer, Producer } from "./client.ts";
 import { ClientHistory } from "./client-history.ts";
 import { Cluster, CONTROLLER_ID, NAME, recordsOf } from "./cluster.ts";
 import type { Node } from "./cluster.ts";
+import { checkFinalLog } from "./final-log.ts";
+import { ExcusedStall, Liveness } from "./liveness.ts";
 import type { Fault, Plan } from "./plan.ts";
 import { planOf } from "./plan.ts";
 import { EndAsker, Tail } from "./tail.ts";
@@ -103,6 +105,8 @@ class Run {
   readonly #plan: Plan;
   #isOver = false;
   #isDone = false;
+  /** While it lasts. */
+  #liveness: Liveness | undefined;
 
   constructor(plan: Plan) {
     this.#plan = plan;
@@ -114,6 +118,7 @@ class Run {
     this.consumer = new Consumer(cluster, checker, history);
     this.tail = new Tail(cluster, history, "tail");
     this.endAsker = new EndAsker(cluster, history);
+    if (plan.liveness !== undefined) this.#liveness = new Liveness(cluster, checker, history, plan.liveness);
   }
 
   async body(): Promise<void> {
@@ -141,10 +146,12 @@ class Run {
     for (const [name, count] of swarm?.counts ?? []) this.counts.set(name, count);
     await this.#repair();
     void this.#guard(this.#operate());
-    for (const producer of producers) producer.stop();
-    for (const client of [consumer, tail, endAsker]) client.stop();
-    await this.#within("all batches are acknowledged", clients);
-    await reading;
+    const stop = async (): Promise<void> => {
+      for (const client of [...producers, consumer, tail, endAsker]) client.stop();
+      await Promise.all([clients, reading]);
+    };
+    if (this.#liveness !== undefined) await this.#demandLiveness(this.#liveness, stop);
+    await this.#within("all batches are acknowledged", stop());
     await cluster.converged(CONVERGENCE_MS);
     this.#isDone = true;
     this.leaderEpochs = cluster.decided?.leaderEpoch ?? -1;
@@ -357,6 +364,20 @@ class Run {
 
   // ---- the end -------------------------------------------------------------------------------------------------------
 
+  /** With some of the brokers out for ever; then they come back too. */
+  async #demandLiveness(liveness: Liveness, stopClients: () => Promise<void>): Promise<void> {
+    try {
+      await liveness.demand(stopClients);
+      this.#count(`${liveness.frozen.size} frozen`);
+    } catch (error) {
+      if (!(error instanceof ExcusedStall)) throw error;
+      this.#count("excused stall");
+    }
+    this.#liveness = undefined;
+    await this.#repair();
+  }
+
+  /** Heals everything, but whom the plan freezes for ever. */
   async #repair(): Promise<void> {
     const { cluster } = this;
     cluster.network.heal();
@@ -364,7 +385,8 @@ class Run {
     for (const { environment } of cluster.nodes.values()) environment.files.core.faults.clear();
     if (cluster.controller === undefined) await cluster.startController();
     await cluster.resumeController();
-    for (const node of cluster.nodes.values()) {
+    await this.#liveness?.freeze();
+    for (const node of this.#liveness?.core ?? cluster.nodes.values()) {
       cluster.resume(node.brokerId);
       node.manager?.resumeFetching();
       if (!node.isRunning) await cluster.start(node.brokerId);
@@ -377,14 +399,16 @@ class Run {
    */
   async #operate(): Promise<void> {
     const { cluster } = this;
-    const nodes = [...cluster.nodes.values()];
     while (!this.#isDone) {
       await cluster.wait(500);
+      const nodes = this.#liveness?.core ?? [...cluster.nodes.values()];
       const isStuck = cluster.decided?.leader === -1 && cluster.decided.isr.length === 0;
       if (!isStuck || nodes.some(({ partition }) => partition === undefined)) continue;
       const latest = ({ log }: Node): number => log?.epochEntries.at(-1)?.epoch ?? -1;
       const end = ({ log }: Node): number => log?.logEndOffset ?? 0;
       const [best] = nodes.toSorted((first, second) => latest(second) - latest(first) || end(second) - end(first));
+      // Who has the rest of it may come back.
+      if (this.#liveness !== undefined && !this.checker.holdsCommitted(best?.brokerId ?? -1)) continue;
       this.#count("unclean election");
       await cluster.controller?.electUncleanly(NAME, best?.brokerId ?? -1);
     }
@@ -395,7 +419,7 @@ class Run {
     const { cluster } = this;
     let inARow = 0;
     for (let probe = 0; inARow < PROBES_AT_ONCE; probe += 1) {
-      if (probe === PROBES_MAX) throw new Violation("L1", "appends wait although nothing is amiss");
+      if (probe === PROBES_MAX) throw new Violation("L2", "appends wait although nothing is amiss");
       // What was lost before has to be given up first.
       await cluster.wait(1000);
       const startUs = cluster.kernel.nowUs;
@@ -415,30 +439,7 @@ class Run {
     if (unexpected !== undefined)
       throw new Violation("S22", `broker ${unexpected.brokerId} gave up: ${unexpected.reason}`);
     const { log } = cluster.node(cluster.leader() ?? 1);
-    const records = log === undefined ? [] : await recordsOf(log);
-    const stored = new Set<string>();
-    const seen = new Set<string>();
-    for (const record of records) {
-      const at = record.indexOf(":");
-      const value = record.slice(at + 1);
-      const id = value.split(":", 2).join(":");
-      const sender = this.#plan.producers.find((producer) => `${producer.id}` === id.split(":")[0]);
-      if (seen.has(id) && sender?.acks === -1 && !sender.isNameless)
-        throw new Violation("S17", `${id} is twice in the log`);
-      seen.add(id);
-      stored.add(`${record.slice(0, at)}:${id}`);
-    }
-    for (const { acknowledged } of this.producers) {
-      let last = -1;
-      for (const { baseOffset, values } of acknowledged) {
-        for (const [delta, value] of values.entries()) {
-          const place = `${baseOffset + delta}:${value.split(":", 2).join(":")}`;
-          if (!stored.has(place)) throw new Violation("S1", `${value} was acknowledged at ${place}, and is not there`);
-        }
-        if (baseOffset <= last) throw new Violation("S17", `acknowledged at ${baseOffset} after ${last}`);
-        last = baseOffset;
-      }
-    }
+    checkFinalLog(log === undefined ? [] : await recordsOf(log), this.producers);
   }
 
   /** Reads everything as a client does, and has all that clients saw judged. */

@@ -12,6 +12,11 @@ export interface KernelEvent {
 export class EventHeap {
   readonly #events: KernelEvent[] = [];
 
+  /** Without those that were cancelled. O(n). */
+  get pendingCount(): number {
+    return this.#events.reduce((count, event) => count + (event.fire === undefined ? 0 : 1), 0);
+  }
+
   push(event: KernelEvent): void {
     const events = this.#events;
     let index = events.length;

@@ -54,6 +54,11 @@ export class Kernel {
     return this.#eventCount;
   }
 
+  /** Events that are still to come. O(n). */
+  get pendingCount(): number {
+    return this.#heap.pendingCount;
+  }
+
   /** Hash over the times and labels of all events so far: equal for two runs of one seed. */
   get traceHash(): number {
     return this.#traceHash >>> 0;
