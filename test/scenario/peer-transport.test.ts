@@ -3,6 +3,7 @@ import { createServer } from "node:net";
 import type { AddressInfo } from "node:net";
 import { PeerServer, StreamPeerTransport } from "@tidemark/replica";
 import { SystemClock, TcpNetwork } from "@tidemark/runtime-node";
+import { encodeFrame } from "@tidemark/wire";
 import type { FetchRequest, PeerAddress, PeerHandler, PeerResponse } from "@tidemark/wire";
 import { expect, test } from "vitest";
 
@@ -68,11 +69,13 @@ test("over TCP: many fetches in flight on one connection, each batch as it was",
 });
 
 test("over TCP: a peer killed with its answers half sent, and its successor on the same port", async () => {
-  // A process of its own, so that SIGKILL leaves a connection in the middle of a frame: 100,000 bytes announced, 10 sent.
+  // A process of its own, so that SIGKILL leaves a connection in the middle of a frame: 100,000 bytes announced, 40 sent.
+  const message = await leader(fetchOf(0, 100_000), { remote: "" });
+  const frame = encodeFrame({ type: "response", correlationId: 0, message });
+  const start = Buffer.concat(frame).subarray(0, 40).toString("hex");
   const program = `
     const server = require("node:net").createServer((socket) => socket.once("data", () => {
-      const start = Buffer.alloc(18); start.writeUInt32BE(100000, 0); start.writeUInt32BE(50, 4);
-      socket.write(start, () => console.log("half sent"));
+      socket.write(Buffer.from("${start}", "hex"), () => console.log("half sent"));
     }));
     server.listen(0, "127.0.0.1", () => console.log(server.address().port));`;
   const child = spawn(process.execPath, ["-e", program], { stdio: ["ignore", "pipe", "inherit"] });

@@ -113,7 +113,7 @@ export async function loadLog(options: LoadOptions): Promise<LoadedLog> {
     logEndOffset,
   });
   const recoveryPoint = isAllDurable ? logEndOffset : toOffset(Math.min(recoveryPointBefore, logEndOffset));
-  const isStartAboveEnd = state.logStartOffset !== undefined && state.logStartOffset > logStartOffset;
+  const isStartAboveEnd = knownStart > logStartOffset;
   if (knownRecoveryPoint === undefined || isStartAboveEnd) {
     // Durable before the first append. While nothing is known, a lost file would be taken for a border that leaves offsets out. And a
     // start above the log's end, which a crash leaves in the middle of `truncateFullyAndStartAt`, would hide what is appended.
