@@ -280,9 +280,12 @@ function drawLeaps(below: (name: string, bound: number) => number, brokers: numb
   }
   // A leader that is soon one again: what was told it in its first epoch, and comes again in its second, is not true any more.
   if (style === 1) {
-    const fetchesAgainMs = 50 + below("again", 1500);
-    const deposed = { held: "next", fetchesAgainMs, fate: { type: "depose", durationMs: 0 } } as const;
-    return [leap(0, deposed), leap(1, { heldMs: 50 + below("short", 400) })];
+    const deposed = leap(0, { held: "next", fate: { type: "depose", durationMs: 0 } });
+    const last = 2 ** brokers;
+    const between = leap(1, { held: below("lagging", 2) * last, heldMs: 50 + below("short", 400) });
+    // They come when the leader has again as many records as they tell of, and its followers have not.
+    const fetchesAgainMs = deposed.heldMs + between.heldMs + below("again", 300);
+    return [{ ...deposed, fetchesAgainMs }, between, leap(2, { held: "all", heldMs: 1500 })];
   }
   return Array.from({ length: 2 + below("leaps", 3) }, (_leap, at) =>
     drawLeap((name, bound) => below(`${at}.${name}`, bound), brokers),

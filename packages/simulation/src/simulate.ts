@@ -45,6 +45,9 @@ const DISK_FULL: DiskFault = {
   count: Number.POSITIVE_INFINITY,
 };
 
+/** Time for an election, and for the news of it, in a cluster whose network is quiet. */
+const ELECTED_MS = 30;
+
 /** An append in a cluster at rest: some messages, some calls of a disk. */
 const AT_ONCE_MS = 40;
 const PROBES_AT_ONCE = 3;
@@ -297,7 +300,9 @@ class Run {
       this.#later(answersLateMs / 2, () => {
         this.#strike({ atMs: fault.atMs, target: "leader", ...fate });
         if (fate.type === "pause") void this.#guard(cluster.controller?.brokerDied(leader) ?? Promise.resolve());
-        this.#later(at + 1 < fault.leaps.length ? 0 : fault.releasedAfterMs, () => this.#leap(fault, at + 1));
+        // A leader that lives would give those that were held what they are not to have.
+        const pauseMs = fate.type === "depose" ? ELECTED_MS : 0;
+        this.#later(at + 1 < fault.leaps.length ? pauseMs : fault.releasedAfterMs, () => this.#leap(fault, at + 1));
       });
     });
   }
