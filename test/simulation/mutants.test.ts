@@ -8,24 +8,44 @@ import type { SeedReport } from "@tidemark/simulation";
 const ROOT = fileURLToPath(new URL("../..", import.meta.url));
 
 /**
- * Seeds that a mutant gets here, and the rules that may be broken. The others need more seeds (`hunt.ts`), or are noticed by the named
- * histories and the tests of `packages/replica`.
+ * Rules that a mutant may break, and the seeds that are tried: from the first that is known to notice it, so that this takes little time.
+ * Those that few seeds notice get that one alone. `npm run sim:mutants` tries all seeds in order, and all mutants.
  */
-const SEEDS_MAX = 60;
-const NOTICED: readonly (readonly [id: string, rules: RegExp])[] = [
-  ["M01", /^S[178]:/u],
-  ["M06", /^S[45]:/u],
-  ["M08", /^S[15]:/u],
-  ["M10", /^S[16]:/u],
-  ["P02", /^S1:/u],
-  ["P03", /^S[78]:/u],
+const NOTICED: readonly (readonly [
+  id: string,
+  seeds: { readonly from: number; readonly to: number },
+  rules: RegExp,
+])[] = [
+  ["M01", { from: 3, to: 60 }, /^S[178]:/u],
+  ["M02", { from: 3, to: 60 }, /^S[258]:/u],
+  ["M03", { from: 36, to: 36 }, /^Error: never: the replicas agree/u],
+  ["M04", { from: 1038, to: 1038 }, /^Error: never: the replicas agree/u],
+  ["M05", { from: 36, to: 36 }, /^S(?:5|25):/u],
+  ["M06", { from: 8, to: 60 }, /^S[45]:/u],
+  ["M07", { from: 36, to: 36 }, /^S(?:5|25):/u],
+  ["M08", { from: 1, to: 60 }, /^S[15]:/u],
+  ["M09", { from: 3, to: 60 }, /^S6:/u],
+  ["M10", { from: 1, to: 60 }, /^S[16]:/u],
+  ["M11", { from: 3, to: 60 }, /^S(?:4|19):/u],
+  ["M14", { from: 9, to: 60 }, /^S12:/u],
+  ["M36", { from: 10, to: 60 }, /^S[145]:/u],
+  ["M41", { from: 36, to: 60 }, /^S16:/u],
+  ["M44", { from: 5, to: 60 }, /^Error: no batch at/u],
+  ["M45", { from: 3, to: 60 }, /^Error: no batch at/u],
+  ["M46", { from: 6, to: 60 }, /^S22:/u],
+  ["M47", { from: 1, to: 60 }, /^S22:/u],
+  ["P01", { from: 3, to: 60 }, /^S(?:5|25):/u],
+  ["P02", { from: 1, to: 60 }, /^S1:/u],
+  ["P03", { from: 3, to: 60 }, /^S[78]:/u],
+  ["P05", { from: 1, to: 60 }, /^L2:/u],
+  ["P06", { from: 1, to: 60 }, /^S(?:5|25):/u],
 ];
 
 describe("the simulator notices bugs that are planted", () => {
-  test.each(NOTICED)("%s", { timeout: 240_000 }, async (id, rules) => {
+  test.each(NOTICED)("%s", { timeout: 240_000 }, async (id, { from, to }, rules) => {
     const failure = await withMutant(mutantOf(id), "simulate.ts", async (module) => {
       const { simulate } = module as { simulate: (seed: number) => Promise<SeedReport> };
-      for (let seed = 1; seed <= SEEDS_MAX; seed += 1) {
+      for (let seed = from; seed <= to; seed += 1) {
         const report = await simulate(seed);
         if (report.failure !== undefined) return report.failure;
       }
