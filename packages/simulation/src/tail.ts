@@ -8,6 +8,9 @@ import type { Cluster } from "./cluster.ts";
 const FETCH_BYTES = 1 << 16;
 /** Beyond what a fetch is allowed to wait. */
 const ANSWER_MS = 500;
+
+/** Polls in a row without an answer at the end: together they take longer than any message. */
+const UNANSWERED_MAX = 120;
 /** Between two tries, and between two questions for the end. */
 const PAUSE_MS = 100;
 const ASK_END_MS = 700;
@@ -41,12 +44,14 @@ export class Tail {
     this.#isStopped = true;
   }
 
-  /** Reads up to the end that the leader tells. It is at rest, and answers. */
+  /** Reads up to the end that the leader tells. It is at rest, but what was late before the faults ended may hold its answers up yet. */
   async readToEnd(leader: number): Promise<void> {
-    this.#leader = leader;
+    let unansweredCount = 0;
     do {
-      if (!(await this.#poll(0))) throw new Error(`broker ${leader} leads, and refuses to be read`);
-    } while (this.#position < this.#highWatermark);
+      this.#leader = leader;
+      unansweredCount = (await this.#poll(0)) ? 0 : unansweredCount + 1;
+      if (unansweredCount === UNANSWERED_MAX) throw new Error(`broker ${leader} leads, and refuses to be read`);
+    } while (unansweredCount > 0 || this.#position < this.#highWatermark);
   }
 
   /** @returns whether it was answered */
