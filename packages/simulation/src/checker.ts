@@ -246,7 +246,8 @@ export class Checker {
     if (partition?.leaderState !== undefined)
       throw new Violation("S8", `${nameOf(seen)} leads, and cut to ${toOffset}`);
     const follower = partition?.followerState;
-    if (follower === undefined) return;
+    // One event may bring both, in this order: the end of a cut that an earlier leader asked for, and the role under the next one.
+    if (follower === undefined || follower !== seen.role) return;
     const leader = this.#of(follower.leaderId);
     const leading = leader.node.partition?.leaderState;
     if (leading?.leaderEpoch !== follower.leaderEpoch) return;
