@@ -167,6 +167,8 @@ const PROOFS: readonly Proof[] = [
     spoil: async (cluster) => {
       await oneOnlyAtTheLeader(cluster);
       tells(leading(cluster), "isrState", { type: "committed", isr: [1] });
+      tells(leading(cluster), "isr", [1]);
+      await cluster.wait(1);
       tells(leading(cluster), "highWatermark", 6);
     },
   },
