@@ -6,15 +6,25 @@ const SHARED_BYTES_MAX = SLAB_BYTES / 8;
 /** UTF-8 needs at most this many bytes for a UTF-16 code unit. */
 const UTF8_BYTES_PER_UNIT = 3;
 
+/** Where the bytes of a record are put. */
+export interface RecordMemory {
+  copy(value: Uint8Array): Uint8Array;
+  /** The text as UTF-8; a lone surrogate becomes U+FFFD. */
+  encode(text: string): Uint8Array;
+}
+
 /**
  * Copies of small values, side by side in slabs: typed arrays with memory of their own cost the garbage collector more than
  * everything else in an append of 100 bytes (2.4 times the throughput, measured with 300,000 records in flight).
  *
  * A slab is freed when the last of its copies is.
  */
-export class ByteArena {
+export class ByteArena implements RecordMemory {
   #slab = Buffer.allocUnsafeSlow(SLAB_BYTES);
   #usedBytes = 0;
+
+  /** Takes bytes as they are, in the caller's memory: for a record that is encoded, or copied, before anybody can change it. */
+  readonly borrowing: RecordMemory = { copy: (value) => value, encode: (text) => this.encode(text) };
 
   copy(value: Uint8Array): Uint8Array {
     if (value.length > SHARED_BYTES_MAX) return new Uint8Array(value);

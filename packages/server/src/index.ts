@@ -1,3 +1,4 @@
+export type { AppendedRecord } from "./append-call.ts";
 export { TidemarkError } from "./error.ts";
 export type { TidemarkErrorCode, TidemarkErrorKind } from "./error.ts";
 export { DECOMPRESS_IN_POOL_BYTES_MIN } from "./fetch.ts";
@@ -12,7 +13,7 @@ export { describeDirectories } from "./describe.ts";
 export type { ReplicaFiles } from "./describe.ts";
 export { verifyDirectory } from "./verify.ts";
 export { Topic } from "./topic.ts";
-export type { AppendedRecord, AppendOptions, PartitionView } from "./topic.ts";
+export type { AppendOptions, PartitionView } from "./topic.ts";
 export { Broker } from "./cluster/broker.ts";
 export type { BrokerOptions } from "./cluster/broker.ts";
 export { BATCHES_IN_FLIGHT_MAX, ClusterProducer } from "./cluster/cluster-producer.ts";

@@ -81,11 +81,11 @@ function setUp(options: { compression?: CompressionCodec; batchBytes?: number; b
   });
   const results: string[] = [];
   const add = (value: string, bytes?: number) =>
-    accumulator.add(
-      record(value, bytes),
-      (offset) => results.push(`${value}@${offset}`),
-      (error) => results.push(`${value}:${(error as LogError).code}`),
-    );
+    accumulator.add(record(value, bytes), {
+      count: 1,
+      onAppended: (offset) => results.push(`${value}@${offset}`),
+      onFailed: (error) => results.push(`${value}:${(error as LogError).code}`),
+    });
   const addMany = (...records: readonly RecordInput[]) =>
     accumulator.addMany(
       records,

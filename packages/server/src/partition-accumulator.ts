@@ -3,8 +3,8 @@ import type { WorkerPool } from "@tidemark/base";
 import { BATCHES_REMEMBERED, LogError } from "@tidemark/log";
 import type { AppendResult, PartitionLog } from "@tidemark/log";
 import {
+  BatchBuilder,
   compressPayload,
-  encodeBatch,
   encodedRecordBytes,
   incrementSequence,
   RECORD_BATCH_OVERHEAD,
@@ -37,19 +37,16 @@ export interface AccumulatorOptions {
   readonly batchBytesMax: number;
 }
 
-/** Consecutive records of one append in one batch. */
-interface Part {
+/** Consecutive records of one append in one batch. Exactly one of the methods is called, once. */
+export interface Part {
   readonly count: number;
-  readonly onAppended: (baseOffset: number) => void;
-  readonly onFailed: (error: unknown) => void;
+  onAppended(baseOffset: number): void;
+  onFailed(error: unknown): void;
 }
 
 interface ProducerBatch {
-  readonly records: RecordInput[];
+  readonly builder: BatchBuilder;
   readonly parts: Part[];
-  readonly baseTimestamp: number;
-  /** Exact, uncompressed. */
-  sizeBytes: number;
 }
 
 /**
@@ -67,6 +64,8 @@ interface ProducerBatch {
  */
 export class PartitionAccumulator {
   readonly #options: AccumulatorOptions;
+  /** A batch takes records of further appends up to this size. */
+  readonly #fillBytes: number;
   /** Oldest first; all but the last are full. */
   #batches: ProducerBatch[] = [];
   #inFlightCount = 0;
@@ -81,22 +80,14 @@ export class PartitionAccumulator {
 
   constructor(options: AccumulatorOptions) {
     this.#options = options;
+    this.#fillBytes = Math.min(options.batchBytes, options.batchBytesMax);
   }
 
-  /** Adds one record. Exactly one of the callbacks is called, later. The record must fit into a batch. */
-  add(record: RecordInput, onAppended: (offset: number) => void, onFailed: (error: unknown) => void): void {
+  /** Adds one record, which is encoded before this returns. It must fit into a batch. @param part with a count of 1 */
+  add(record: RecordInput, part: Part): void {
     const last = this.#batches.at(-1);
-    const part: Part = { count: 1, onAppended, onFailed };
-    if (last !== undefined) {
-      const bytes = encodedRecordBytes(record, last.baseTimestamp, last.records.length);
-      if (last.sizeBytes + bytes <= Math.min(this.#options.batchBytes, this.#options.batchBytesMax)) {
-        last.records.push(record);
-        last.parts.push(part);
-        last.sizeBytes += bytes;
-        return;
-      }
-    }
-    this.#open([record], singleBatchBytes(record), part);
+    if (last !== undefined && last.builder.append(record, this.#fillBytes)) last.parts.push(part);
+    else this.#open([record], part);
   }
 
   /**
@@ -119,10 +110,10 @@ export class PartitionAccumulator {
       return;
     let from = 0;
     while (from < records.length) {
-      const { count, sizeBytes } = longestBatch(records, from, this.#options.batchBytesMax);
+      const count = longestBatch(records, from, this.#options.batchBytesMax);
       const firstIndex = from;
       const part: Part = { count, onAppended: (base) => onAppended(firstIndex, count, base), onFailed };
-      this.#open(records.slice(from, from + count), sizeBytes, part);
+      this.#open(records.slice(from, from + count), part);
       from += count;
     }
   }
@@ -130,23 +121,31 @@ export class PartitionAccumulator {
   #joinLast(records: readonly RecordInput[], part: Part): boolean {
     const last = this.#batches.at(-1);
     if (last === undefined) return false;
-    let sizeBytes = last.sizeBytes;
-    let delta = last.records.length;
-    const limitBytes = Math.min(this.#options.batchBytes, this.#options.batchBytesMax);
+    const { builder } = last;
+    let sizeBytes = builder.sizeInBytes;
+    let delta = builder.recordsCount;
     for (const record of records) {
-      sizeBytes += encodedRecordBytes(record, last.baseTimestamp, delta);
-      if (sizeBytes > limitBytes) return false;
+      sizeBytes += encodedRecordBytes(record, builder.baseTimestamp, delta);
+      if (sizeBytes > this.#fillBytes) return false;
       delta += 1;
     }
-    for (const record of records) last.records.push(record);
+    this.#write(records, builder);
     last.parts.push(part);
-    last.sizeBytes = sizeBytes;
     return true;
   }
 
-  #open(records: RecordInput[], sizeBytes: number, part: Part): void {
-    this.#batches.push({ records, parts: [part], baseTimestamp: records[0]?.timestamp ?? -1, sizeBytes });
+  #open(records: readonly RecordInput[], part: Part): void {
+    const builder = new BatchBuilder();
+    this.#write(records, builder);
+    this.#batches.push({ builder, parts: [part] });
     void this.#drainSoon();
+  }
+
+  #write(records: readonly RecordInput[], builder: BatchBuilder): void {
+    for (const record of records) {
+      if (!builder.append(record, this.#options.batchBytesMax))
+        fail("records fit into the batch that they were counted for", { sizeInBytes: builder.sizeInBytes });
+    }
   }
 
   /** Callers of the same turn share the batch. */
@@ -162,7 +161,7 @@ export class PartitionAccumulator {
     while (this.#failure === undefined && this.#inFlightCount < BATCHES_IN_FLIGHT_MAX) {
       const [batch] = this.#batches;
       if (batch === undefined) return;
-      const isFull = this.#batches.length > 1 || batch.sizeBytes >= this.#options.batchBytes;
+      const isFull = this.#batches.length > 1 || batch.builder.sizeInBytes >= this.#options.batchBytes;
       if (!isFull && this.#inFlightCount > 0) return;
       this.#batches.shift();
       void this.#send(batch);
@@ -172,7 +171,7 @@ export class PartitionAccumulator {
   /** Never rejects: what goes wrong is told to the batch's appends. */
   async #send(batch: ProducerBatch): Promise<void> {
     const baseSequence = this.#nextSequence;
-    const endSequence = incrementSequence(baseSequence, batch.records.length);
+    const endSequence = incrementSequence(baseSequence, batch.builder.recordsCount);
     this.#nextSequence = endSequence;
     this.#inFlightCount += 1;
     let result: AppendResult;
@@ -181,15 +180,15 @@ export class PartitionAccumulator {
     } catch (error) {
       this.#failure ??= { error };
       const told = isSequenceGap(error) ? this.#failure.error : error;
-      for (const { onFailed } of batch.parts) onFailed(told);
+      for (const part of batch.parts) part.onFailed(told);
       this.#afterReturn();
       return;
     }
     this.#acknowledgedSequence = endSequence;
     let partBaseOffset: number = result.baseOffset;
-    for (const { count, onAppended } of batch.parts) {
-      onAppended(partBaseOffset);
-      partBaseOffset += count;
+    for (const part of batch.parts) {
+      part.onAppended(partBaseOffset);
+      partBaseOffset += part.count;
     }
     this.#afterReturn();
   }
@@ -206,9 +205,7 @@ export class PartitionAccumulator {
   /** Without compression the batch takes its place in the log's queue before this returns to its caller. */
   async #append(batch: ProducerBatch, baseSequence: number): Promise<AppendResult> {
     const { log, producerId, compression } = this.#options;
-    const encoded = encodeBatch(batch.records, { producerId, producerEpoch: PRODUCER_EPOCH, baseSequence });
-    if (encoded.length !== batch.sizeBytes)
-      fail("a batch is as large as its records", { is: encoded.length, was: batch.sizeBytes });
+    const encoded = batch.builder.finish({ producerId, producerEpoch: PRODUCER_EPOCH, baseSequence });
     if (compression === "none") return refuseDuplicate(await log.append(encoded, { origin: "local" }), this.#options);
     const previousHandedOver = this.#handedOver;
     let handedOver: () => void = () => undefined;
@@ -253,24 +250,19 @@ export function singleBatchBytes(record: RecordInput): number {
   return RECORD_BATCH_OVERHEAD + encodedRecordBytes(record, record.timestamp, 0);
 }
 
-/** How many of `records` from index `from` fit into one batch (at least one), and its size. */
-function longestBatch(
-  records: readonly RecordInput[],
-  from: number,
-  limitBytes: number,
-): { readonly count: number; readonly sizeBytes: number } {
+/** How many of `records` from index `from` fit into one batch; at least one. */
+function longestBatch(records: readonly RecordInput[], from: number, limitBytes: number): number {
   const baseTimestamp = records[from]?.timestamp ?? fail("a batch has at least one record", { from });
   let sizeBytes = RECORD_BATCH_OVERHEAD;
   let count = 0;
   for (let at = from; at < records.length; at += 1) {
     const record = records[at];
     if (record === undefined) break;
-    const bytes = encodedRecordBytes(record, baseTimestamp, count);
-    if (count > 0 && sizeBytes + bytes > limitBytes) break;
-    sizeBytes += bytes;
+    sizeBytes += encodedRecordBytes(record, baseTimestamp, count);
+    if (count > 0 && sizeBytes > limitBytes) break;
     count += 1;
   }
-  return { count, sizeBytes };
+  return count;
 }
 
 /** A batch sent for the first time is no duplicate. If the log takes it for one, it was not written, and that must not pass for an ack. */

@@ -1,5 +1,5 @@
 import type { RecordHeader, RecordInput } from "@tidemark/wire";
-import type { ByteArena } from "./byte-arena.ts";
+import type { RecordMemory } from "./byte-arena.ts";
 import { TidemarkError } from "./error.ts";
 
 /** Text is stored as UTF-8. */
@@ -22,36 +22,47 @@ export interface RecordToAppend {
 const TIMESTAMP_MAX = Number.MAX_SAFE_INTEGER - 1;
 
 /**
- * The record as the encoder wants it, in memory that is not the caller's.
+ * The record as the encoder wants it, its bytes where `memory` puts them.
  * @throws TidemarkError INVALID_REQUEST, INVALID_TIMESTAMP
  */
-export function toRecordInput(record: RecordToAppend, nowMs: number, arena: ByteArena): RecordInput {
+export function toRecordInput(record: RecordToAppend, nowMs: number, memory: RecordMemory): RecordInput {
   if (typeof record !== "object" || record === null) throw wrong("a record is an object with a value");
   const { timestamp = nowMs } = record;
   if (!(Number.isInteger(timestamp) && timestamp >= 0 && timestamp <= TIMESTAMP_MAX)) {
     throw new TidemarkError("INVALID_TIMESTAMP", `timestamp ${timestamp} is not an integer in 0..2^53 - 2`);
   }
-  const key = toBytes(record.key ?? null, "key", arena);
-  const value = toBytes(record.value, "value", arena);
+  const key = toBytes(record.key ?? null, "key", memory);
+  const value = toBytes(record.value, "value", memory);
   return record.headers === undefined
     ? { key, value, timestamp }
-    : { key, value, timestamp, headers: toHeaders(record.headers, arena) };
+    : { key, value, timestamp, headers: toHeaders(record.headers, memory) };
 }
 
-function toBytes(value: Bytes | null, what: string, arena: ByteArena): Uint8Array | null {
+/** The record with its bytes in `memory`. */
+export function copyRecordInput(record: RecordInput, memory: RecordMemory): RecordInput {
+  const copy = (bytes: Uint8Array | null): Uint8Array | null => (bytes === null ? null : memory.copy(bytes));
+  return {
+    ...record,
+    key: copy(record.key),
+    value: copy(record.value),
+    ...(record.headers && { headers: record.headers.map(({ key, value }) => ({ key, value: copy(value) })) }),
+  };
+}
+
+function toBytes(value: Bytes | null, what: string, memory: RecordMemory): Uint8Array | null {
   if (value === null) return null;
-  if (typeof value === "string") return arena.encode(value);
-  if (value instanceof Uint8Array) return arena.copy(value);
+  if (typeof value === "string") return memory.encode(value);
+  if (value instanceof Uint8Array) return memory.copy(value);
   throw wrong(`the ${what} of a record is a string, a Uint8Array or null, not ${typeof value}`);
 }
 
-function toHeaders(headers: NonNullable<RecordToAppend["headers"]>, arena: ByteArena): readonly RecordHeader[] {
+function toHeaders(headers: NonNullable<RecordToAppend["headers"]>, memory: RecordMemory): readonly RecordHeader[] {
   if (!Array.isArray(headers)) {
-    return Object.entries(headers).map(([key, value]) => ({ key, value: toBytes(value, `header "${key}"`, arena) }));
+    return Object.entries(headers).map(([key, value]) => ({ key, value: toBytes(value, `header "${key}"`, memory) }));
   }
   return (headers as readonly { readonly key: string; readonly value: Bytes | null }[]).map(({ key, value }) => {
     if (typeof key !== "string") throw wrong("the key of a header is a string");
-    return { key, value: toBytes(value, `header "${key}"`, arena) };
+    return { key, value: toBytes(value, `header "${key}"`, memory) };
   });
 }
 

@@ -3,6 +3,8 @@ import type { Clock, WorkerPool } from "@tidemark/base";
 import type { LogManager, PartitionLog, TopicConfig, TopicDescription } from "@tidemark/log";
 import type { RecordInput } from "@tidemark/wire";
 import { onAbort } from "./abort.ts";
+import { AppendCall } from "./append-call.ts";
+import type { AppendedRecord } from "./append-call.ts";
 import type { BufferMemory } from "./buffer-memory.ts";
 import type { ByteArena } from "./byte-arena.ts";
 import { TidemarkError, toTidemarkError } from "./error.ts";
@@ -11,16 +13,8 @@ import type { FetchedRecord, FetchOptions } from "./fetch.ts";
 import { PartitionAccumulator, singleBatchBytes } from "./partition-accumulator.ts";
 import { partitionForKey } from "./partitioner.ts";
 import type { StickyPartitioner } from "./partitioner.ts";
-import { toRecordInput } from "./record-input.ts";
+import { copyRecordInput, toRecordInput } from "./record-input.ts";
 import type { RecordToAppend } from "./record-input.ts";
-
-/** Where a record is. */
-export interface AppendedRecord {
-  readonly partition: number;
-  readonly offset: number;
-  /** Unix time in ms. */
-  readonly timestamp: number;
-}
 
 export interface AppendOptions {
   /**
@@ -171,40 +165,23 @@ export class Topic {
   }
 
   #appendOne(record: RecordToAppend, { signal, partition: wanted }: AppendOptions): Promise<AppendedRecord> {
-    const input = toRecordInput(record, Math.floor(this.#context.clock.wallMs()), this.#context.arena);
+    const { clock, arena, memory, begin } = this.#context;
+    const input = toRecordInput(record, Math.floor(clock.wallMs()), arena.borrowing);
     const bytes = this.#checkedBytes(input);
     const partition = wanted ?? this.#partitionFor(input, bytes);
     const accumulator = this.#accumulator(partition);
     const { timestamp } = input;
-    if (signal === undefined && this.#context.memory.tryAcquire(bytes))
-      return this.#appendNow(accumulator, input, { partition, bytes });
+    if (signal === undefined && memory.tryAcquire(bytes)) {
+      // The usual case of `#buffered`, with nothing to wait for and nobody to abort it.
+      const call = new AppendCall({ memory, bytes, end: begin(), topic: this.name, partition, timestamp });
+      const answer = call.answer();
+      accumulator.add(input, call);
+      return answer;
+    }
+    const copy = copyRecordInput(input, arena);
     return this.#buffered(bytes, signal, (resolve, reject) => {
-      accumulator.add(input, (offset) => resolve({ partition, offset, timestamp }), reject);
-    });
-  }
-
-  /** The usual case of `#buffered`, with nothing to wait for and nobody to abort it: it makes a third of the objects. */
-  #appendNow(
-    accumulator: PartitionAccumulator,
-    input: RecordInput,
-    { partition, bytes }: { readonly partition: number; readonly bytes: number },
-  ): Promise<AppendedRecord> {
-    const { memory, begin } = this.#context;
-    const end = begin();
-    return new Promise((resolve, reject) => {
-      accumulator.add(
-        input,
-        (offset) => {
-          memory.release(bytes);
-          end();
-          resolve({ partition, offset, timestamp: input.timestamp });
-        },
-        (error) => {
-          memory.release(bytes);
-          end();
-          reject(toTidemarkError(error, { topic: this.name, partition }));
-        },
-      );
+      const onAppended = (offset: number): void => resolve({ partition, offset, timestamp });
+      accumulator.add(copy, { count: 1, onAppended, onFailed: reject });
     });
   }
 

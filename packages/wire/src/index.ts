@@ -1,3 +1,4 @@
+export { BatchBuilder } from "./batch-builder.ts";
 export { compressPayload, decompressPayload } from "./codec.ts";
 export { CRC_NATIVE_BYTES_MIN, crc32c } from "./crc32c.ts";
 export { WireError } from "./error.ts";

@@ -1,0 +1,64 @@
+import { encodeUtf8 } from "@tidemark/base";
+import * as fc from "fast-check";
+import { expect, test } from "vitest";
+import { BatchBuilder } from "./batch-builder.ts";
+import { encodeBatch } from "./record.ts";
+import type { RecordInput } from "./record.ts";
+
+const bytes = fc.option(fc.uint8Array({ maxLength: 300 }));
+const record: fc.Arbitrary<RecordInput> = fc.record({
+  key: bytes,
+  value: bytes,
+  headers: fc.array(fc.record({ key: fc.string({ unit: "grapheme" }), value: bytes }), { maxLength: 3 }),
+  timestamp: fc.integer({ min: -1, max: Number.MAX_SAFE_INTEGER - 1 }),
+});
+
+test("a batch built record by record has the bytes of one encoded at once", () => {
+  const producer = { producerId: 7, producerEpoch: 1, baseSequence: 40, baseOffset: 3, partitionLeaderEpoch: 2 };
+  fc.assert(
+    fc.property(fc.array(record, { minLength: 1, maxLength: 40 }), (records) => {
+      const builder = new BatchBuilder();
+      for (const one of records) expect(builder.append(one, Number.POSITIVE_INFINITY)).toBe(true);
+      const whole = encodeBatch(records, producer);
+      expect([builder.sizeInBytes, builder.recordsCount, builder.baseTimestamp]).toEqual([
+        whole.length,
+        records.length,
+        records[0]?.timestamp,
+      ]);
+      expect(builder.finish(producer)).toEqual(whole);
+    }),
+  );
+});
+
+test("a record that would pass the limit is left out and changes nothing; one that reaches it exactly is taken", () => {
+  const one = { key: null, value: encodeUtf8("0123456789"), timestamp: 5 };
+  const two = encodeBatch([one, one]);
+  const builder = new BatchBuilder();
+  expect(builder.append(one, 0)).toBe(true); // The first one always.
+  expect(builder.append(one, two.length - 1)).toBe(false);
+  expect(builder.finish()).toEqual(encodeBatch([one]));
+  expect(builder.append(one, two.length)).toBe(true);
+  expect(builder.append(one, two.length)).toBe(false);
+  expect(builder.finish()).toEqual(two);
+});
+
+test("nothing of a record is kept: its memory may be used again at once", () => {
+  const value = encodeUtf8("first");
+  const builder = new BatchBuilder();
+  builder.append({ key: null, value, timestamp: 0 }, 1000);
+  const before = builder.finish().slice();
+  value.fill(0);
+  expect(builder.finish()).toEqual(before);
+});
+
+test("memory grows with the batch, past what it began with and past the limit of a first record", () => {
+  const large = { key: null, value: new Uint8Array(5000).fill(7), timestamp: 0 };
+  const builder = new BatchBuilder();
+  expect(builder.append(large, 100)).toBe(true);
+  expect(builder.append(large, 1 << 20)).toBe(true);
+  expect(builder.finish()).toEqual(encodeBatch([large, large]));
+});
+
+test("a batch without records cannot be finished", () => {
+  expect(() => new BatchBuilder().finish()).toThrow("a batch has at least one record");
+});
