@@ -98,10 +98,10 @@ export const FAILURES: readonly Failure[] = [
     cells: [
       "may be lost, by hand",
       "may be lost, by hand",
-      "may be lost, by hand",
+      "may be lost",
       "may be lost, by hand",
       "kept, by hand",
-      "kept, by hand",
+      "kept",
     ],
     strike: async (scene) => {
       await scene.wait(300, 1500);
@@ -121,10 +121,10 @@ export const FAILURES: readonly Failure[] = [
     cells: [
       "may be lost, by hand",
       "may be lost, by hand",
-      "kept, by hand",
+      "kept",
       "may be lost, by hand",
       "may be lost, by hand",
-      "kept, by hand",
+      "kept",
     ],
     strike: async (scene) => {
       await scene.wait(300, 2500);
@@ -349,7 +349,7 @@ function isStuck({ decided, nodes }: Cluster): boolean {
   return decided?.leader === -1 && decided.isr.length === 0 && [...nodes.values()].every(({ partition }) => partition);
 }
 
-/** The latest epoch, and of those the longest log: it holds all that was committed and is still there. */
+/** The latest epoch, and of those the longest log: it holds all that was committed and is still there, since nobody here fell out before. */
 function longestOf({ nodes }: Cluster): number {
   const latest = ({ log }: Node): number => log?.epochEntries.at(-1)?.epoch ?? -1;
   const end = ({ log }: Node): number => log?.logEndOffset ?? 0;

@@ -242,7 +242,7 @@ test("a failed disk: the broker is registered at once as one of another boot, wi
     const registrations = world.asked.flatMap(({ request }) => (request.kind === "register" ? [request] : []));
     expect(registrations).toMatchObject([
       { incarnationId: "start", bootId: "boot" },
-      { incarnationId: "start failed", bootId: "start failed", cleanShutdownBrokerEpoch: -1 },
+      { incarnationId: "start failed", bootId: "start failed", cleanShutdownBrokerEpoch: -1, isTailDurable: false },
     ]);
     expect([manager.brokerEpoch, manager.partition(led)?.leaderEpoch]).toEqual([12, 1]);
     await manager.close();

@@ -16,6 +16,7 @@ import type {
   PeerTransport,
   ProduceRequest,
   ProduceResponse,
+  RegisterRequest,
 } from "@tidemark/wire";
 import { OpenReads, serveFetch } from "./fetch-session.ts";
 import { keyOf, LeaderFetcher } from "./leader-fetcher.ts";
@@ -263,15 +264,20 @@ export class ReplicaManager {
    * A failed disk is to the controller what a lost machine is: under the name of another boot this broker leaves all ISRs, as the last
    * member too, and leads nothing. So does its next process, whose boot is again another than the one that is registered.
    */
-  get #identity(): { incarnationId: string; bootId: string; cleanShutdownBrokerEpoch: number } {
-    const { incarnationId, bootId, logs } = this.#options;
+  get #identity(): Pick<RegisterRequest, "incarnationId" | "bootId" | "cleanShutdownBrokerEpoch" | "isTailDurable"> {
+    const { incarnationId, bootId, logs, config } = this.#options;
     if (this.#hasStorageFailed)
       return {
         incarnationId: `${incarnationId} failed`,
         bootId: `${incarnationId} failed`,
         cleanShutdownBrokerEpoch: -1,
+        isTailDurable: false,
       };
-    return { incarnationId, bootId, cleanShutdownBrokerEpoch: logs.report.cleanShutdownBrokerEpoch };
+    const { cleanShutdownBrokerEpoch } = logs.report;
+    // A topic keeps the flush mode that it was made with, and it is the one of the logs that is true.
+    const isTailDurable =
+      config.replica.countsFlushedEnds && [...logs.topics.values()].every((topic) => topic.config.flush === "always");
+    return { incarnationId, bootId, cleanShutdownBrokerEpoch, isTailDurable };
   }
 
   /**

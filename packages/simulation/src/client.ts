@@ -131,8 +131,8 @@ export class Producer {
       }
       this.#failed(sending, answer.error);
       if (answer.error === "OUT_OF_ORDER_SEQUENCE_NUMBER" && acks === 1) this.#rename(sending);
-      // A leader that is overruled, and does not know it, names itself.
-      else if (answer.error === "REQUEST_TIMED_OUT") this.#next();
+      // A leader that is overruled, and does not know it, names itself, or misses the batches that its successor has.
+      else if (answer.error === "REQUEST_TIMED_OUT" || answer.error === "OUT_OF_ORDER_SEQUENCE_NUMBER") this.#next();
       else if (answer.leaderId >= 1) this.#leader = answer.leaderId;
       else if (answer.error === "NOT_LEADER_OR_FOLLOWER" || answer.error === "UNKNOWN_TOPIC_OR_PARTITION") this.#next();
     } catch (error) {

@@ -399,8 +399,8 @@ class Run {
   }
 
   /**
-   * The last member of the ISR may turn out to have lost its tail while others, fenced before, have all of it; or all machines lost
-   * power together, with flush `always`. The controller then trusts nobody, and an operator names the one with the longest log.
+   * The last member of the ISR may turn out to have lost its tail while others, fenced before, have all of it. The controller then
+   * trusts nobody, and an operator names one that was in sync last, as far as there is one; of several the one with the longest log.
    */
   async #operate(): Promise<void> {
     const { cluster } = this;
@@ -411,9 +411,11 @@ class Run {
       if (!isStuck || nodes.some(({ partition }) => partition === undefined)) continue;
       const latest = ({ log }: Node): number => log?.epochEntries.at(-1)?.epoch ?? -1;
       const end = ({ log }: Node): number => log?.logEndOffset ?? 0;
-      const [best] = nodes.toSorted((first, second) => latest(second) - latest(first) || end(second) - end(first));
+      const whole = nodes.filter(({ brokerId }) => this.checker.holdsCommitted(brokerId));
       // Who has the rest of it may come back.
-      if (this.#liveness !== undefined && !this.checker.holdsCommitted(best?.brokerId ?? -1)) continue;
+      if (this.#liveness !== undefined && whole.length === 0) continue;
+      const choice = whole.length > 0 ? whole : nodes;
+      const [best] = choice.toSorted((first, second) => latest(second) - latest(first) || end(second) - end(first));
       this.#count("unclean election");
       await cluster.controller?.electUncleanly(NAME, best?.brokerId ?? -1);
     }

@@ -111,6 +111,7 @@ const MESSAGES: Readonly<Record<string, Readonly<Record<string, FieldDescriptor>
     cleanShutdownBrokerEpoch: int64(4),
     host: str(5),
     port: int32(6),
+    isTailDurable: bool(7),
   },
   RegisterResponse: { error: int32(1), brokerEpoch: int64(2) },
   AlterPartitionRequest: {

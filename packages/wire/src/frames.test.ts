@@ -69,6 +69,7 @@ const requests: { readonly [Kind in PeerRequest["kind"]]: fc.Arbitrary<Extract<P
     incarnationId: text,
     bootId: text,
     cleanShutdownBrokerEpoch: int64,
+    isTailDurable: fc.boolean(),
     host: text,
     port: int32,
   }),
@@ -508,6 +509,7 @@ describe("malformed input is PROTOCOL", () => {
       incarnationId: "x".repeat(FRAME_HEADER_BYTES_MAX),
       bootId: "",
       cleanShutdownBrokerEpoch: -1,
+      isTailDurable: false,
       host: "",
       port: 0,
     } as const;

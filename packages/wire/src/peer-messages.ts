@@ -173,6 +173,8 @@ export interface RegisterRequest {
   readonly bootId: string;
   /** The broker epoch that ended with a clean stop; -1: the last stop was none. */
   readonly cleanShutdownBrokerEpoch: number;
+  /** Whether all that this process acknowledges, and is counted for, is on its disk: its next one has lost nothing, whatever happens. */
+  readonly isTailDurable: boolean;
   readonly host: string;
   readonly port: number;
 }

@@ -11,6 +11,7 @@ function registerRequest(brokerId: number): RegisterRequest {
     incarnationId: `start-${brokerId}`,
     bootId: "boot",
     cleanShutdownBrokerEpoch: -1,
+    isTailDurable: false,
     host: "127.0.0.1",
     port: 9000,
   };

@@ -14,7 +14,7 @@ import type { ControllerState } from "./controller-state.ts";
 function start(
   state: ControllerState,
   brokerId: number,
-  more: { incarnationId?: string; bootId?: string; cleanEpoch?: number } = {},
+  more: { incarnationId?: string; bootId?: string; cleanEpoch?: number; isTailDurable?: boolean } = {},
 ): ControllerState {
   return register(state, {
     kind: "register",
@@ -22,6 +22,7 @@ function start(
     incarnationId: more.incarnationId ?? `start-${brokerId}`,
     bootId: more.bootId ?? "boot-1",
     cleanShutdownBrokerEpoch: more.cleanEpoch ?? -1,
+    isTailDurable: more.isTailDurable ?? false,
     host: "127.0.0.1",
     port: 9000 + brokerId,
   }).state;
@@ -140,6 +141,24 @@ describe("registration", () => {
     expect(view(back)).toBe("leader -1 epoch 3.4 isr ");
     expect(view(electUncleanly(back, { topic: "orders", partition: 0 }, 3))).toBe("leader 3 epoch 4.5 isr 3");
   });
+
+  test.each([
+    { before: true, now: true, view: "leader 3 epoch 4.4 isr 3" },
+    { before: false, now: true, view: "leader -1 epoch 3.4 isr " },
+    { before: true, now: false, view: "leader -1 epoch 3.4 isr " },
+  ])(
+    "the last member may lead again if it has all on its disk: its process before said $before, its next one $now",
+    ({ before, now, view: expected }) => {
+      const started = [1, 2, 3].reduce(
+        (state, brokerId) => start(state, brokerId, { isTailDurable: before }),
+        EMPTY_CONTROLLER_STATE,
+      );
+      const made = createTopic(started, { name: "orders", topicId: "id", assignments: [[1, 2, 3]] });
+      const alone = fence(fence(fence(made, 1), 2), 3);
+      const next = { incarnationId: "second", bootId: "boot-2", isTailDurable: now };
+      expect(view(start(alone, 3, next))).toBe(expected);
+    },
+  );
 
   test("a machine that comes back before it was missed is taken out of the ISR before anybody is elected", () => {
     // 1 leads; its machine loses power and is back at once, faster than its session ended.

@@ -13,6 +13,8 @@ import type {
 export interface RegisteredBroker extends BrokerState {
   readonly incarnationId: string;
   readonly bootId: string;
+  /** See `RegisterRequest`. Absent in files of before it was told. */
+  readonly isTailDurable?: boolean;
 }
 
 /**
@@ -39,20 +41,33 @@ export interface ControllerStep<Answer> {
  * A process has started. The same start may say so again.
  *
  * Whatever the broker led before is led anew, in a new epoch. Did only the process die (same boot of the kernel), or did it stop
- * cleanly, its log is what it was, and as the last member of an ISR it may lead again. Else it may have lost the tail of its log,
- * and leaves every ISR before anybody is elected; a partition that has no other member waits.
+ * cleanly, or was all that it was counted for on its disk, its log has what it had, and as the last member of an ISR it may lead
+ * again. Else it may have lost the tail of its log, and leaves every ISR before anybody is elected; a partition that has no other
+ * member waits. Of its disk both must say so: the process before, which wrote, and this one, which it may have failed under.
  */
 export function register(state: ControllerState, request: RegisterRequest): ControllerStep<RegisterResponse> {
   const old = state.brokers.find(({ brokerId }) => brokerId === request.brokerId);
   if (old?.incarnationId === request.incarnationId) {
     return { state, answer: { kind: "register", error: "NONE", brokerEpoch: old.brokerEpoch } };
   }
-  const { brokerId, incarnationId, bootId, host, port } = request;
-  const mayHaveLostTail =
-    old !== undefined && request.cleanShutdownBrokerEpoch !== old.brokerEpoch && old.bootId !== bootId;
-  const left = old === undefined ? state : leave(state, brokerId, { evenIfLast: mayHaveLostTail });
+  const { brokerId, incarnationId, bootId, isTailDurable, host, port } = request;
+  const isWhole =
+    old === undefined ||
+    (old.isTailDurable === true && isTailDurable) ||
+    old.bootId === bootId ||
+    request.cleanShutdownBrokerEpoch === old.brokerEpoch;
+  const left = old === undefined ? state : leave(state, brokerId, { evenIfLast: !isWhole });
   const brokerEpoch = left.nextBrokerEpoch;
-  const broker: RegisteredBroker = { brokerId, brokerEpoch, host, port, isFenced: false, incarnationId, bootId };
+  const broker: RegisteredBroker = {
+    brokerId,
+    brokerEpoch,
+    host,
+    port,
+    isFenced: false,
+    incarnationId,
+    bootId,
+    isTailDurable,
+  };
   const registered = {
     ...left,
     number: left.number + 1,
