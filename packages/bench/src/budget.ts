@@ -8,14 +8,14 @@ export interface BudgetLimits {
  * limit a fast subject would leave the disk busy with its own pages while the next one is measured.
  */
 export class Budget {
-  readonly #durationMs: number;
-  readonly #bytesMax: number;
+  readonly durationMs: number;
+  readonly bytesMax: number;
   #startMs = 0;
   #hasBegun = false;
 
   constructor(limits: BudgetLimits) {
-    this.#durationMs = limits.durationMs;
-    this.#bytesMax = limits.bytesMax;
+    this.durationMs = limits.durationMs;
+    this.bytesMax = limits.bytesMax;
   }
 
   /** Starts the clock. */
@@ -30,7 +30,7 @@ export class Budget {
       this.#hasBegun = true;
       return false;
     }
-    return bytes >= this.#bytesMax || this.elapsedMs >= this.#durationMs;
+    return bytes >= this.bytesMax || this.elapsedMs >= this.durationMs;
   }
 
   get elapsedMs(): number {

@@ -1,19 +1,17 @@
 import { writeFileSync } from "node:fs";
-import { clusterWorkloads } from "./cluster-workload.ts";
-import { MICRO_WORKLOADS } from "./micro-workloads.ts";
+import { allWorkloads } from "./all-workloads.ts";
+import { InstalledPeers } from "./installed-peers.ts";
 import { parseOptions } from "./options.ts";
 import type { BenchOptions } from "./options.ts";
-import { poolWorkloads } from "./pool-workloads.ts";
 import { Progress } from "./progress.ts";
 import { describeRun } from "./report.ts";
 import type { Report } from "./report.ts";
 import { SAMPLE_LIMITS, SAMPLE_LIMITS_QUICK } from "./rounds-workload.ts";
 import { select } from "./selection.ts";
 import type { Selected } from "./selection.ts";
-import { renderTable, wrapText } from "./table.ts";
+import { renderLatencies, renderTable, wrapText } from "./table.ts";
 import { TemporaryDirectories } from "./temporary-directories.ts";
-import { throughputWorkloads } from "./throughput-workloads.ts";
-import type { Result } from "./workload.ts";
+import type { Latencies, Result, Skipped } from "./workload.ts";
 
 const EXIT_OK = 0;
 const EXIT_CANNOT = 2;
@@ -28,7 +26,7 @@ export async function runCommandLine(args: readonly string[]): Promise<number> {
   if (invocation.type === "help") return EXIT_OK;
   if (invocation.type === "wrong") return refuse(`${invocation.reason} (--help tells the options)`);
   const { options } = invocation;
-  const workloads = [...MICRO_WORKLOADS, ...poolWorkloads(), ...throughputWorkloads(), ...clusterWorkloads()];
+  const workloads = allWorkloads();
   const selected = select(workloads, options.only);
   if (selected.length === 0) {
     const names = workloads.map(({ name }) => `  ${name}`).join("\n");
@@ -55,26 +53,38 @@ async function measure(selected: readonly Selected[], options: BenchOptions): Pr
   const description = describeRun(options, directories.root);
   print(heading(description));
   const progress = new Progress();
+  const peers = new InstalledPeers((what) => progress.announce(what));
   const results: Result[] = [];
-  for (const { workload, includes } of selected) {
-    const rows = await workload.measure({
-      quick: options.quick,
-      rounds: options.rounds,
-      sampleLimits: options.quick ? SAMPLE_LIMITS_QUICK : SAMPLE_LIMITS,
-      directories,
-      includes,
-      onProgress: (what) => progress.show(workload.name, what),
-    });
-    progress.clear();
-    results.push(...rows);
-    print(`\n${workload.name}\n${wrapText(workload.explanation)}\n${renderTable(rows, workload.peers)}`);
+  const skipped: Skipped[] = [];
+  const latencies: Latencies[] = [];
+  try {
+    for (const { workload, includes } of selected) {
+      const measured = await workload.measure({
+        quick: options.quick,
+        rounds: options.rounds,
+        hasWarmUp: !options.quick,
+        sampleLimits: options.quick ? SAMPLE_LIMITS_QUICK : SAMPLE_LIMITS,
+        directories,
+        peers,
+        includes,
+        onProgress: (what) => progress.show(workload.name, what),
+      });
+      progress.clear();
+      results.push(...measured.results);
+      skipped.push(...measured.skipped);
+      latencies.push(...measured.latencies);
+      print(`\n${workload.name}\n${wrapText(workload.explanation)}\n${renderTable(measured, workload.peers)}`);
+      if (measured.latencies.length > 0) print(renderLatencies(measured.latencies));
+    }
+  } finally {
+    await peers.close();
   }
   if (options.jsonPath === undefined) return;
-  const report: Report = { ...description, results };
+  const report: Report = { ...description, results, skipped, latencies };
   writeFileSync(options.jsonPath, `${JSON.stringify(report, undefined, 2)}\n`);
 }
 
-function heading({ machine, node, versions, settings }: Omit<Report, "results">): string {
+function heading({ machine, node, versions, settings }: ReturnType<typeof describeRun>): string {
   const { cpu, cores, memoryBytes, platform, release, arch, fileSystem } = machine;
   const lines = [
     `${cpu}, ${cores} cores, ${Math.round(memoryBytes / 1024 ** 3)} GiB, ${platform} ${release} ${arch}, files on ${fileSystem}`,

@@ -32,6 +32,12 @@ export interface FilledBatch {
   readonly bytesPerRecord: number;
 }
 
+/** A batch of `count` records of `valueBytes`. */
+export function batchOf(count: number, valueBytes: number): FilledBatch {
+  const bytes = encodeBatch(records(count, valueBytes));
+  return { bytes, recordsCount: count, bytesPerRecord: bytes.length / count };
+}
+
 /** A batch of as many records of `valueBytes` as fit into `limitBytes`. */
 export function filledBatch(valueBytes: number, limitBytes: number): FilledBatch {
   const [record] = records(1, valueBytes);
@@ -43,6 +49,5 @@ export function filledBatch(valueBytes: number, limitBytes: number): FilledBatch
     if (recordsCount > 0 && sizeBytes > limitBytes) break;
     recordsCount += 1;
   }
-  const bytes = encodeBatch(Array.from({ length: recordsCount }, () => record));
-  return { bytes, recordsCount, bytesPerRecord: bytes.length / recordsCount };
+  return batchOf(recordsCount, valueBytes);
 }

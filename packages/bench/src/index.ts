@@ -1,2 +1,5 @@
+export { allWorkloads } from "./all-workloads.ts";
+export { InstalledPeers } from "./installed-peers.ts";
 export type { Machine, Report } from "./report.ts";
-export type { Result, Unit } from "./workload.ts";
+export { TemporaryDirectories } from "./temporary-directories.ts";
+export type { Latencies, Measured, Result, Skipped, Unit, Workload } from "./workload.ts";

@@ -44,7 +44,7 @@ export function microWorkload(options: MicroWorkloadOptions): Workload {
         const samples = await sampleNs(subject, measurement);
         results.push({ workload: options.name, subject: subject.name, ...summarize(samples), unit: "ns" });
       }
-      return results;
+      return { results, skipped: [], latencies: [] };
     },
   };
 }

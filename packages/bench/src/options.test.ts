@@ -24,8 +24,8 @@ test("no arguments mean everything, 7 rounds, no file", () => {
   expect(parseOptions([])).toEqual({ type: "run", options });
 });
 
-test("--quick means 3 rounds unless --rounds says otherwise", () => {
-  expect(parseOptions(["--quick"])).toMatchObject({ options: { quick: true, rounds: 3 } });
+test("--quick means 1 round unless --rounds says otherwise", () => {
+  expect(parseOptions(["--quick"])).toMatchObject({ options: { quick: true, rounds: 1 } });
   expect(parseOptions(["--quick", "--rounds", "9"])).toMatchObject({ options: { quick: true, rounds: 9 } });
 });
 

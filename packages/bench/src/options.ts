@@ -16,7 +16,7 @@ export type Invocation =
   | { readonly type: "wrong"; readonly reason: string };
 
 const ROUNDS_DEFAULT = 7;
-const ROUNDS_DEFAULT_QUICK = 3;
+const ROUNDS_DEFAULT_QUICK = 1;
 const ROUNDS_MAX = 1000;
 const VALUE_OPTIONS = ["--json", "--only", "--rounds"];
 /** Before a value: the parser below cac leaves what begins with it alone, and does not make a number of `007`. */
@@ -27,7 +27,7 @@ export function parseOptions(args: readonly string[]): Invocation {
   const cli = cac("pnpm bench");
   const command = cli
     .command("", "Measure the engine, and peers beside it")
-    .option("--quick", "Short samples and 3 rounds: whether it runs, not how fast")
+    .option("--quick", "Short samples and 1 round: whether it runs, not how fast")
     .option("--json <file>", "Also write the results as JSON")
     .option("--only <pattern>", "Workloads or subjects whose name contains this, upper or lower case")
     .option("--rounds <n>", `Rounds that count, 1 to ${ROUNDS_MAX} (default: ${ROUNDS_DEFAULT})`);

@@ -8,6 +8,12 @@ export class Progress {
     this.#workload = workload;
   }
 
+  /** Something that takes long and is no measuring: a line that stays. */
+  announce(what: string): void {
+    this.clear();
+    process.stderr.write(`${what}\n`);
+  }
+
   /** Takes the line away. */
   clear(): void {
     if (process.stderr.isTTY) process.stderr.write("\r\u001B[K");

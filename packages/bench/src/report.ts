@@ -2,8 +2,10 @@ import { readFileSync, statfsSync } from "node:fs";
 import { createRequire } from "node:module";
 import { availableParallelism, cpus, release, totalmem } from "node:os";
 import { dirname, join } from "node:path";
+import { PEERS_DIRECTORY } from "./installed-peers.ts";
+import { KAFKA_VERSION } from "./kafka-jars.ts";
 import type { BenchOptions } from "./options.ts";
-import type { Result } from "./workload.ts";
+import type { Latencies, Result, Skipped } from "./workload.ts";
 
 export interface Machine {
   readonly cpu: string;
@@ -25,13 +27,20 @@ export interface Report {
   readonly versions: Readonly<Record<string, string>>;
   readonly settings: { readonly quick: boolean; readonly rounds: number; readonly code: "compiled" | "sources" };
   readonly results: readonly Result[];
+  /** Rows without figures. */
+  readonly skipped: readonly Skipped[];
+  /** Of single operations, for the workloads that are about them. */
+  readonly latencies: readonly Latencies[];
 }
 
 /** Closures cost more in sources that tsx transforms while they load: such figures do not compare with those of compiled code. */
 const RUNNING_CODE: Report["settings"]["code"] = import.meta.url.endsWith(".ts") ? "sources" : "compiled";
 
-/** A report without results so far. @param directory where things are written */
-export function describeRun({ quick, rounds }: BenchOptions, directory: string): Omit<Report, "results"> {
+/** A report without what was measured. @param directory where things are written */
+export function describeRun(
+  { quick, rounds }: BenchOptions,
+  directory: string,
+): Omit<Report, "results" | "skipped" | "latencies"> {
   return {
     machine: describeMachine(directory),
     node: process.versions.node,
@@ -69,7 +78,7 @@ function packageVersions(): Record<string, string> {
   const here = createRequire(import.meta.url);
   const wire = createRequire(import.meta.resolve("@tidemark/wire"));
   const runtime = createRequire(import.meta.resolve("@tidemark/runtime-node"));
-  return Object.fromEntries(
+  const own = Object.fromEntries(
     [
       { name: "@tidemark/server", from: here },
       { name: "lmdb", from: here },
@@ -78,6 +87,13 @@ function packageVersions(): Record<string, string> {
       { name: "piscina", from: runtime },
     ].map(({ name, from }) => [name, versionOf(name, from)]),
   );
+  return { ...own, ...peerVersions(), "Apache Kafka": KAFKA_VERSION };
+}
+
+/** As they are pinned; whether one takes part is told in its rows. */
+function peerVersions(): Readonly<Record<string, string>> {
+  const manifest = readFileSync(new URL("package.json", PEERS_DIRECTORY), "utf8");
+  return (JSON.parse(manifest) as { optionalDependencies: Record<string, string> }).optionalDependencies;
 }
 
 /** From the nearest package.json above the package's entry: not every package exports its own. */

@@ -1,12 +1,22 @@
 import { existsSync, readdirSync } from "node:fs";
 import { expect, test } from "vitest";
+import { noPeers, PeerUnavailableError } from "./peers.ts";
 import { roundsWorkload, shuffled } from "./rounds-workload.ts";
 import { TemporaryDirectories } from "./temporary-directories.ts";
 import type { Measurement, Subject } from "./workload.ts";
 
 function measurementIn(directories: TemporaryDirectories, rounds: number): Measurement {
   const sampleLimits = { durationMs: 1, bytesMax: 1 };
-  return { quick: true, rounds, sampleLimits, directories, includes: () => true, onProgress: () => undefined };
+  return {
+    quick: true,
+    rounds,
+    hasWarmUp: true,
+    sampleLimits,
+    directories,
+    peers: noPeers("none here"),
+    includes: () => true,
+    onProgress: () => undefined,
+  };
 }
 
 /** Samples 1, 2, 3 ...; notes what happens. */
@@ -49,7 +59,7 @@ test("rounds are interleaved and the first one does not count", async () => {
     subjects: [counting("a", events), counting("b", events)],
     opensForEachSample: false,
   });
-  const results = await workload.measure(measurementIn(directories, 2));
+  const { results } = await workload.measure(measurementIn(directories, 2));
   const samples = events.filter((event) => event === "a" || event === "b").join("");
   expect(samples).toMatch(/^(ab|ba){3}$/u);
   expect(events.filter((event) => event.startsWith("open")).sort()).toEqual(["open a 0", "open b 0"]);
@@ -92,4 +102,67 @@ test("a sample that fails closes every subject and leaves no directory", async (
   expect(readdirSync(directories.root)).toEqual([]);
   directories[Symbol.dispose]();
   expect(existsSync(directories.root)).toBe(false);
+});
+
+/** Works until its sample `failsAt`. */
+function failingPeer(name: string, failsAt: number, error: Error, isPeer: boolean): Subject {
+  let samples = 0;
+  const sample = async (): Promise<number> => {
+    samples += 1;
+    if (samples >= failsAt) throw error;
+    return samples;
+  };
+  return { name, isPeer, open: async () => ({ sample, close: () => Promise.reject(error) }) };
+}
+
+test("a peer that is missing or fails is a row that says so, and stops nothing else", async () => {
+  using directories = new TemporaryDirectories();
+  const events: string[] = [];
+  const missing: Subject = {
+    name: "missing",
+    open: () => Promise.reject(new PeerUnavailableError("Java is not on the PATH")),
+  };
+  const workload = roundsWorkload({
+    name: "w",
+    unit: "MB/s",
+    explanation: "",
+    subjects: [missing, counting("a", events), failingPeer("breaks", 2, new Error("disk gone"), true)],
+    opensForEachSample: false,
+  });
+  const { results, skipped } = await workload.measure(measurementIn(directories, 2));
+  expect(results.map(({ subject }) => subject)).toEqual(["a"]);
+  expect(skipped).toEqual([
+    { workload: "w", subject: "missing", reason: "Java is not on the PATH" },
+    { workload: "w", subject: "breaks", reason: "failed: disk gone" },
+  ]);
+  expect(events.filter((event) => event === "a")).toHaveLength(3);
+  expect(readdirSync(directories.root)).toEqual([]);
+});
+
+test("latencies are those of the rounds that count, and rounds may be fewer than asked for", async () => {
+  using directories = new TemporaryDirectories();
+  let samples = 0;
+  const timed: Subject = {
+    name: "timed",
+    open: async () => ({
+      sample: async (_budget, latencies) => {
+        samples += 1;
+        latencies.recordNs(samples * 1000);
+        return samples;
+      },
+      close: async () => undefined,
+    }),
+  };
+  const workload = roundsWorkload({
+    name: "w",
+    unit: "ms",
+    explanation: "",
+    subjects: [timed],
+    opensForEachSample: false,
+    roundsMax: 2,
+  });
+  const { results, latencies } = await workload.measure(measurementIn(directories, 7));
+  expect(results).toEqual([{ workload: "w", subject: "timed", median: 2.5, min: 2, max: 3, unit: "ms" }]);
+  expect(latencies).toEqual([expect.objectContaining({ workload: "w", subject: "timed", count: 2 })]);
+  expect(latencies[0]?.max).toBeCloseTo(3, 1);
 });

@@ -2,8 +2,10 @@ import { setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";
 import { Budget } from "./budget.ts";
 import type { BudgetLimits } from "./budget.ts";
+import { LatencyRecorder } from "./latency.ts";
+import { PeerUnavailableError } from "./peers.ts";
 import { summarize } from "./statistics.ts";
-import type { Measurement, OpenSubject, Peer, Result, Subject, Unit, Workload } from "./workload.ts";
+import type { Measured, Measurement, OpenSubject, Peer, Subject, Unit, Workload } from "./workload.ts";
 
 export interface RoundsWorkloadOptions {
   readonly name: string;
@@ -13,11 +15,13 @@ export interface RoundsWorkloadOptions {
   readonly peers?: readonly Peer[];
   /** Opens every subject anew, in an empty directory, for each of its samples; otherwise once. For work that leaves files. */
   readonly opensForEachSample: boolean;
+  /** Rounds that count at most, for what takes long. Default: as many as are asked for. */
+  readonly roundsMax?: number;
 }
 
 /** How long a sample goes on. */
 export const SAMPLE_LIMITS: BudgetLimits = { durationMs: 400, bytesMax: 64 * 1024 ** 2 };
-export const SAMPLE_LIMITS_QUICK: BudgetLimits = { durationMs: 80, bytesMax: 16 * 1024 ** 2 };
+export const SAMPLE_LIMITS_QUICK: BudgetLimits = { durationMs: 20, bytesMax: 4 * 1024 ** 2 };
 
 /**
  * A workload measured in rounds: each round takes one sample of every subject, so that what else happens on the machine
@@ -34,28 +38,31 @@ export function roundsWorkload(options: RoundsWorkloadOptions): Workload {
   };
 }
 
-async function measureRounds(options: RoundsWorkloadOptions, measurement: Measurement): Promise<Result[]> {
-  const { sampleLimits, rounds, onProgress } = measurement;
+async function measureRounds(options: RoundsWorkloadOptions, measurement: Measurement): Promise<Measured> {
+  const { sampleLimits, hasWarmUp, onProgress } = measurement;
+  const rounds = Math.min(measurement.rounds, options.roundsMax ?? measurement.rounds);
   const runs = options.subjects
     .filter(({ name }) => measurement.includes(name))
     .map((subject) => new SubjectRun(subject, options.opensForEachSample, measurement));
   try {
-    for (let round = 0; round <= rounds; round += 1) {
-      onProgress(round === 0 ? `${options.name}: warm-up` : `${options.name}: round ${round} of ${rounds}`);
+    for (let round = hasWarmUp ? 0 : 1; round <= rounds; round += 1) {
       for (const run of shuffled(runs, round)) {
-        const value = await run.sample(new Budget(sampleLimits));
-        if (round > 0) run.samples.push(value);
+        onProgress(`${options.name}: ${round === 0 ? "warm-up" : `round ${round} of ${rounds}`}, ${run.subject.name}`);
+        await run.takeSample(new Budget(sampleLimits), round > 0);
       }
     }
   } finally {
     for (const run of runs) await run.close();
   }
-  return runs.map(({ subject, samples }) => ({
-    workload: options.name,
-    subject: subject.name,
-    ...summarize(samples),
-    unit: options.unit,
-  }));
+  const measured = runs.filter(({ skipReason }) => skipReason === undefined);
+  const nameOf = (run: SubjectRun) => ({ workload: options.name, subject: run.subject.name });
+  return {
+    results: measured.map((run) => ({ ...nameOf(run), ...summarize(run.samples), unit: options.unit })),
+    skipped: runs.flatMap((run) => (run.skipReason === undefined ? [] : [{ ...nameOf(run), reason: run.skipReason }])),
+    latencies: measured
+      .filter(({ latencies }) => latencies.count > 0)
+      .map((run) => ({ ...nameOf(run), ...run.latencies.summarize() })),
+  };
 }
 
 /**
@@ -76,9 +83,12 @@ export function shuffled<Item>(items: readonly Item[], round: number): Item[] {
 class SubjectRun {
   readonly subject: Subject;
   readonly samples: number[] = [];
+  /** Of the rounds that count. */
+  readonly latencies = new LatencyRecorder();
   readonly #isFreshEachTime: boolean;
   readonly #measurement: Measurement;
-  #open: { readonly subject: OpenSubject; readonly directory: string } | undefined;
+  #open: { readonly subject: OpenSubject | undefined; readonly directory: string } | undefined;
+  #skipReason: string | undefined;
 
   constructor(subject: Subject, isFreshEachTime: boolean, measurement: Measurement) {
     this.subject = subject;
@@ -86,23 +96,46 @@ class SubjectRun {
     this.#measurement = measurement;
   }
 
-  async sample(budget: Budget): Promise<number> {
+  /** Why there are no figures, or `undefined`. */
+  get skipReason(): string | undefined {
+    return this.#skipReason;
+  }
+
+  /** One more sample, unless it is known that there are none. */
+  async takeSample(budget: Budget, doesCount: boolean): Promise<void> {
+    if (this.#skipReason !== undefined) return;
+    try {
+      const value = await this.#sample(budget, doesCount ? this.latencies : new LatencyRecorder());
+      if (doesCount) this.samples.push(value);
+      if (this.#isFreshEachTime) await this.close();
+    } catch (error) {
+      if (!(error instanceof PeerUnavailableError) && this.subject.isPeer !== true) throw error;
+      const reason = error instanceof Error ? error.message : String(error);
+      this.#skipReason = error instanceof PeerUnavailableError ? reason : `failed: ${reason}`;
+    }
+  }
+
+  async #sample(budget: Budget, latencies: LatencyRecorder): Promise<number> {
     if (this.#open === undefined) {
       const directory = this.#measurement.directories.create();
+      this.#open = { subject: undefined, directory };
       this.#open = { subject: await this.subject.open(directory, this.#measurement), directory };
     }
     collectGarbage(); // Of the subject before.
     budget.start();
-    const value = await this.#open.subject.sample(budget);
-    if (this.#isFreshEachTime) await this.close();
-    return value;
+    return (await this.#open.subject?.sample(budget, latencies)) ?? Number.NaN;
   }
 
   async close(): Promise<void> {
     const open = this.#open;
     this.#open = undefined;
-    await open?.subject.close();
-    if (open !== undefined) this.#measurement.directories.remove(open.directory);
+    try {
+      await open?.subject?.close();
+    } catch (error) {
+      if (this.subject.isPeer !== true) throw error; // A peer that failed may not be able to.
+    } finally {
+      if (open !== undefined) this.#measurement.directories.remove(open.directory);
+    }
   }
 }
 

@@ -4,7 +4,14 @@ import { peer } from "./workload.ts";
 import type { Workload } from "./workload.ts";
 
 function workload(name: string, subjects: readonly string[], peers: Workload["peers"] = []): Workload {
-  return { name, unit: "MB/s", explanation: "", subjects, peers, measure: async () => [] };
+  return {
+    name,
+    unit: "MB/s",
+    explanation: "",
+    subjects,
+    peers,
+    measure: async () => ({ results: [], skipped: [], latencies: [] }),
+  };
 }
 
 const APPEND = workload("append", ["ours", "theirs", "raw"], [peer("vs raw", "raw")]);

@@ -1,9 +1,12 @@
 import Table from "cli-table3";
 import { isLessBetter } from "./workload.ts";
-import type { Peer, Result } from "./workload.ts";
+import type { Latencies, Measured, Peer, Result } from "./workload.ts";
 
-/** Rows of one workload as a table; a column for each peer that was measured, with how many times as fast a row is. */
-export function renderTable(results: readonly Result[], peers: readonly Peer[]): string {
+/**
+ * Rows of one workload as a table; a column for each peer that was measured, with how many times as fast a row is. What has no
+ * figures has the reason instead.
+ */
+export function renderTable({ results, skipped }: Omit<Measured, "latencies">, peers: readonly Peer[]): string {
   const columns = peers.filter(({ subjectFor }) =>
     results.some(({ subject }) => results.some((other) => other.subject === subjectFor(subject))),
   );
@@ -22,6 +25,20 @@ export function renderTable(results: readonly Result[], peers: readonly Peer[]):
     });
     table.push([subject, formatValue(median), formatValue(min), formatValue(max), ...ratios]);
   }
+  for (const { subject, reason } of skipped)
+    table.push([subject, { content: `not measured: ${reason}`, colSpan: 3 + columns.length }]);
+  return table.toString();
+}
+
+/** Latencies of single operations, in us. */
+export function renderLatencies(rows: readonly Latencies[]): string {
+  const table = new Table({
+    head: ["latency in us", "p50", "p99", "p99.9", "max", "operations"],
+    colAligns: ["left", "right", "right", "right", "right", "right"],
+    style: { head: [], border: [], compact: true },
+  });
+  for (const { subject, p50, p99, p999, max, count } of rows)
+    table.push([subject, ...[p50, p99, p999, max].map((value) => formatValue(value)), count.toLocaleString("en-US")]);
   return table.toString();
 }
 

@@ -3,15 +3,17 @@ import type { Offset } from "@tidemark/base";
 import { DEFAULT_LOG_CONFIG, LogDirectory, PartitionLog } from "@tidemark/log";
 import type { BatchOrigin, FlushMode } from "@tidemark/log";
 import { LmdbState, openEnvironment } from "@tidemark/runtime-node";
-import { Tidemark } from "@tidemark/server";
+import { BATCH_BYTES_DEFAULT, Tidemark } from "@tidemark/server";
 import type { Topic } from "@tidemark/server";
-import { scanBatch, stampBatch } from "@tidemark/wire";
+import { checkCrc, decodeRecords, encodeBatch, recordsSection, scanBatch, stampBatch } from "@tidemark/wire";
 import { mkdirSync } from "node:fs";
 import { join } from "node:path";
 import type { Budget } from "./budget.ts";
-import { eventText } from "./content.ts";
+import { eventText, filledBatch, records } from "./content.ts";
 import type { FilledBatch } from "./content.ts";
 import { InFlight } from "./in-flight.ts";
+import type { LatencyRecorder } from "./latency.ts";
+import { sampleGets } from "./peer-subjects.ts";
 import type { Subject } from "./workload.ts";
 
 const CHUNK_RECORDS = 1000;
@@ -20,32 +22,44 @@ const ARRAYS_IN_FLIGHT = 8;
 const BATCHES_IN_FLIGHT = 8;
 const TO_PARTITION_0 = { partition: 0 };
 
-type AppendLoop = (topic: Topic, value: Uint8Array, budget: Budget) => Promise<number>;
+/** Records that are appended through the embedding API. */
+export interface ApiAppend {
+  readonly flush: FlushMode;
+  readonly valueBytes: number;
+  /** Records of one call, or of one `Promise.all`. */
+  readonly chunkRecords: number;
+  /** What `Tidemark.open` is told. */
+  readonly batchBytes: number;
+}
+
+type AppendLoop = (topic: Topic, value: Uint8Array, budget: Budget, latencies: LatencyRecorder) => Promise<number>;
 
 /** Records/s through the embedding API. Every append has been answered when the clock stops. */
-function apiAppend(name: string, flush: FlushMode, valueBytes: number, appendRecords: AppendLoop): Subject {
+function apiAppend(name: string, options: Omit<ApiAppend, "chunkRecords">, appendRecords: AppendLoop): Subject {
+  const { flush, valueBytes, batchBytes } = options;
   return {
     name,
     open: async (directory) => {
-      const tidemark = await Tidemark.open({ directory });
+      const tidemark = await Tidemark.open({ directory, batchBytes });
       const topic = await tidemark.topic("bench", { flush });
       const value = eventText(valueBytes);
       return {
-        sample: async (budget) => budget.rate(await appendRecords(topic, value, budget)),
+        sample: async (budget, latencies) => budget.rate(await appendRecords(topic, value, budget, latencies)),
         close: () => tidemark.close(),
       };
     },
   };
 }
 
-export function appendNotAwaited(flush: FlushMode, valueBytes: number): Subject {
-  return apiAppend("tidemark, one by one, not awaited", flush, valueBytes, async (topic, value, budget) => {
+export function appendNotAwaited(options: ApiAppend): Subject {
+  const { valueBytes, chunkRecords } = options;
+  return apiAppend("tidemark, one by one, not awaited", options, async (topic, value, budget) => {
     const chunks = new InFlight(CHUNKS_IN_FLIGHT);
     let count = 0;
     while (!budget.isSpent(count * valueBytes)) {
       const appends: Promise<unknown>[] = [];
-      for (let at = 0; at < CHUNK_RECORDS; at += 1) appends.push(topic.append({ value }, TO_PARTITION_0));
-      count += CHUNK_RECORDS;
+      for (let at = 0; at < chunkRecords; at += 1) appends.push(topic.append({ value }, TO_PARTITION_0));
+      count += chunkRecords;
       await chunks.add(Promise.all(appends));
     }
     await chunks.drain();
@@ -53,13 +67,15 @@ export function appendNotAwaited(flush: FlushMode, valueBytes: number): Subject 
   });
 }
 
-export function appendArrays(flush: FlushMode, valueBytes: number): Subject {
-  return apiAppend("tidemark, arrays of 1,000", flush, valueBytes, async (topic, value, budget) => {
+export function appendArrays(options: ApiAppend): Subject {
+  const { valueBytes, chunkRecords } = options;
+  const name = `tidemark, arrays of ${chunkRecords.toLocaleString("en-US")}`;
+  return apiAppend(name, options, async (topic, value, budget) => {
     const arrays = new InFlight(ARRAYS_IN_FLIGHT);
     let count = 0;
     while (!budget.isSpent(count * valueBytes)) {
-      const records = Array.from({ length: CHUNK_RECORDS }, () => ({ value }));
-      count += CHUNK_RECORDS;
+      const records = Array.from({ length: chunkRecords }, () => ({ value }));
+      count += chunkRecords;
       await arrays.add(topic.append(records, TO_PARTITION_0));
     }
     await arrays.drain();
@@ -68,9 +84,14 @@ export function appendArrays(flush: FlushMode, valueBytes: number): Subject {
 }
 
 export function appendAwaited(flush: FlushMode, valueBytes: number): Subject {
-  return apiAppend("tidemark", flush, valueBytes, async (topic, value, budget) => {
+  const options = { flush, valueBytes, batchBytes: BATCH_BYTES_DEFAULT };
+  return apiAppend("tidemark", options, async (topic, value, budget, latencies) => {
     let count = 0;
-    for (; !budget.isSpent(count * valueBytes); count += 1) await topic.append({ value }, TO_PARTITION_0);
+    for (; !budget.isSpent(count * valueBytes); count += 1) {
+      const startMs = performance.now();
+      await topic.append({ value }, TO_PARTITION_0);
+      latencies.recordSince(startMs);
+    }
     return count;
   });
 }
@@ -83,13 +104,7 @@ export function fetchApi(batch: FilledBatch): Subject {
       const tidemark = await Tidemark.open({ directory });
       const topic = await tidemark.topic("bench", { flush: "none" });
       const count = storedRecords(batch, quick);
-      const value = eventText(100);
-      const arrays = new InFlight(ARRAYS_IN_FLIGHT);
-      for (let at = 0; at < count; at += CHUNK_RECORDS) {
-        const records = Array.from({ length: Math.min(CHUNK_RECORDS, count - at) }, () => ({ value }));
-        await arrays.add(topic.append(records, TO_PARTITION_0));
-      }
-      await arrays.drain();
+      await appendCount(topic, count);
       return {
         sample: async (budget) => {
           let fetched = 0;
@@ -115,8 +130,13 @@ export function storedBatches(batch: FilledBatch, quick: boolean): number {
   return Math.ceil((quick ? STORED_BYTES_QUICK : STORED_BYTES) / batch.bytes.length);
 }
 
-export function storedRecords(batch: FilledBatch, quick: boolean): number {
+function storedRecords(batch: FilledBatch, quick: boolean): number {
   return storedBatches(batch, quick) * batch.recordsCount;
+}
+
+/** Bytes that they have. */
+export function storedBytes(batch: FilledBatch, quick: boolean): number {
+  return storedBatches(batch, quick) * batch.bytes.length;
 }
 
 /** A partition log on its own, leader of epoch 0. */
@@ -173,6 +193,52 @@ export function appendBatches(origin: BatchOrigin, flush: FlushMode, batch: Fill
   };
 }
 
+/** Records/s of batches that are appended one after the other, or several at a time. */
+export function appendBatchesAsRecords(flush: FlushMode, batch: FilledBatch, inFlight: number): Subject {
+  return {
+    name: `tidemark, PartitionLog.append, ${inFlight === 1 ? "one at a time" : `${inFlight} in flight`}`,
+    open: async (directory) => {
+      const { log, close } = await openPartitionLog(directory, flush);
+      return {
+        sample: async (budget, latencies) => {
+          const appends = new InFlight(inFlight);
+          let bytes = 0;
+          for (; !budget.isSpent(bytes); bytes += batch.bytes.length) {
+            const startMs = performance.now();
+            await appends.add(log.append(batch.bytes, { origin: "local" }));
+            if (inFlight === 1) latencies.recordSince(startMs);
+          }
+          await appends.drain();
+          return budget.rate(bytes / batch.bytesPerRecord);
+        },
+        close,
+      };
+    },
+  };
+}
+
+/** Records/s of batches that are encoded, record by record, and appended: no accumulator, as with Kafka's class. */
+export function encodeAndAppend(flush: FlushMode, valueBytes: number, batch: FilledBatch): Subject {
+  return {
+    name: "tidemark, encodeBatch and PartitionLog.append",
+    open: async (directory) => {
+      const { log, close } = await openPartitionLog(directory, flush);
+      const content = records(batch.recordsCount, valueBytes);
+      return {
+        sample: async (budget) => {
+          const appends = new InFlight(BATCHES_IN_FLIGHT);
+          let bytes = 0;
+          for (; !budget.isSpent(bytes); bytes += batch.bytes.length)
+            await appends.add(log.append(encodeBatch(content), { origin: "local" }));
+          await appends.drain();
+          return budget.rate(bytes / batch.bytesPerRecord);
+        },
+        close,
+      };
+    },
+  };
+}
+
 /** MB/s of fetch answers into a follower's log, each of `answerBytes` at most, one after another. */
 export function appendAnswers(flush: FlushMode, batch: FilledBatch, answerBytes: number): Subject {
   return {
@@ -209,10 +275,7 @@ export function readSlices(batch: FilledBatch, sliceBytes: number): Subject {
     name: "tidemark, PartitionLog.read",
     open: async (directory, { quick }) => {
       const { log, close } = await openPartitionLog(directory, "none");
-      const appends = new InFlight(BATCHES_IN_FLIGHT);
-      for (let at = storedBatches(batch, quick); at > 0; at -= 1)
-        await appends.add(log.append(batch.bytes, { origin: "local" }));
-      await appends.drain();
+      await fill(log, batch, quick);
       return {
         sample: async (budget) => {
           let bytesRead = 0;
@@ -229,6 +292,71 @@ export function readSlices(batch: FilledBatch, sliceBytes: number): Subject {
       };
     },
   };
+}
+
+async function fill(log: PartitionLog, batch: FilledBatch, quick: boolean): Promise<void> {
+  const appends = new InFlight(BATCHES_IN_FLIGHT);
+  for (let at = storedBatches(batch, quick); at > 0; at -= 1)
+    await appends.add(log.append(batch.bytes, { origin: "local" }));
+  await appends.drain();
+}
+
+/** Records/s of reads of one record each: its batch is read, checked and decoded up to it. */
+export function pointReads(batchName: string, batch: FilledBatch): Subject {
+  return {
+    name: `tidemark, PartitionLog.read, batches of ${batchName}`,
+    open: async (directory, { quick }) => {
+      const { log, close } = await openPartitionLog(directory, "none");
+      await fill(log, batch, quick);
+      return {
+        sample: (budget) => sampleGets(budget, log.logEndOffset, (offset) => readOne(log, toOffset(offset))),
+        close,
+      };
+    },
+  };
+}
+
+async function readOne(log: PartitionLog, offset: Offset): Promise<Uint8Array | null | undefined> {
+  const { bytes } = await log.read({ fromOffset: offset, maxBytes: 1 });
+  const scan = scanBatch(bytes, 0);
+  if (scan.type !== "batch") throw new Error("a batch that was stored cannot be read");
+  if (!checkCrc(bytes, scan.header)) throw new Error("a batch that was stored is damaged");
+  for (const record of decodeRecords(scan.header, recordsSection(bytes, scan.header)))
+    if (record.offset >= offset) return record.value;
+  return undefined;
+}
+
+/** Records/s of `fetch` for one record each. */
+export function pointFetches(batchName: string, batchBytes: number): Subject {
+  return {
+    name: `tidemark, fetch, batches of ${batchName}`,
+    open: async (directory, { quick }) => {
+      const tidemark = await Tidemark.open({ directory, batchBytes });
+      const topic = await tidemark.topic("bench", { flush: "none" });
+      const count = storedRecords(filledBatch(100, batchBytes), quick);
+      await appendCount(topic, count);
+      return {
+        sample: (budget) =>
+          sampleGets(budget, count, async (offset) => {
+            const found = topic.fetch({ partition: 0, from: offset, to: offset + 1, maxBytes: 1, follow: false });
+            for await (const record of found) return record.value;
+            return undefined;
+          }),
+        close: () => tidemark.close(),
+      };
+    },
+  };
+}
+
+/** Records of 100 B, in arrays. */
+async function appendCount(topic: Topic, count: number): Promise<void> {
+  const value = eventText(100);
+  const arrays = new InFlight(ARRAYS_IN_FLIGHT);
+  for (let at = 0; at < count; at += CHUNK_RECORDS) {
+    const chunk = Array.from({ length: Math.min(CHUNK_RECORDS, count - at) }, () => ({ value }));
+    await arrays.add(topic.append(chunk, TO_PARTITION_0));
+  }
+  await arrays.drain();
 }
 
 /** The offset after the last whole batch of a slice, or `undefined` when it has none: where a reader goes on. */

@@ -1,8 +1,10 @@
 import type { Budget, BudgetLimits } from "./budget.ts";
+import type { LatencyRecorder, LatencySummary } from "./latency.ts";
+import type { Peers } from "./peers.ts";
 import type { TemporaryDirectories } from "./temporary-directories.ts";
 
-/** `ns`, `us`: time for one of what the workload names, less is better. The others: more is better. */
-export type Unit = "ns" | "us" | "records/s" | "MB/s";
+/** `ns`, `us`, `ms`: time for one of what the workload names; `MiB`: memory; less is better. Of the others more is better. */
+export type Unit = "ns" | "us" | "ms" | "MiB" | "records/s" | "MB/s";
 
 /** One row of a report. `median`, `min` and `max` are over the rounds (micro: over the samples of benchmark.js). */
 export interface Result {
@@ -14,6 +16,27 @@ export interface Result {
   readonly unit: Unit;
 }
 
+/** A row that has no figures. */
+export interface Skipped {
+  readonly workload: string;
+  readonly subject: string;
+  /** Why, in a few words. */
+  readonly reason: string;
+}
+
+/** How long the single operations of a row took, over all rounds that count. */
+export interface Latencies extends LatencySummary {
+  readonly workload: string;
+  readonly subject: string;
+}
+
+/** What came of a workload. Each subject that was asked for is in `results` or in `skipped`. */
+export interface Measured {
+  readonly results: readonly Result[];
+  readonly skipped: readonly Skipped[];
+  readonly latencies: readonly Latencies[];
+}
+
 /** A column of ratios: how many times as fast as `subjectFor(row)` a row is. */
 export interface Peer {
   readonly heading: string;
@@ -23,10 +46,13 @@ export interface Peer {
 
 export interface Measurement {
   readonly quick: boolean;
-  /** Counted rounds; one that is not counted goes before them. */
+  /** Counted rounds. */
   readonly rounds: number;
+  /** Whether a round that is not counted goes before them. */
+  readonly hasWarmUp: boolean;
   readonly sampleLimits: BudgetLimits;
   readonly directories: TemporaryDirectories;
+  readonly peers: Peers;
   /** Which of the workload's subjects to measure. */
   readonly includes: (subject: string) => boolean;
   readonly onProgress: (what: string) => void;
@@ -40,25 +66,27 @@ export interface Workload {
   readonly explanation: string;
   readonly subjects: readonly string[];
   readonly peers: readonly Peer[];
-  measure(measurement: Measurement): Promise<Result[]>;
+  measure(measurement: Measurement): Promise<Measured>;
 }
 
 /** Something that is ready to be measured again and again. */
 export interface OpenSubject {
-  /** One sample, in the workload's unit. */
-  sample(budget: Budget): Promise<number>;
+  /** One sample, in the workload's unit. `latencies` takes those of single operations, where the workload is about them. */
+  sample(budget: Budget, latencies: LatencyRecorder): Promise<number>;
   close(): Promise<void>;
 }
 
 /** One way of doing the work. */
 export interface Subject {
   readonly name: string;
-  /** Gets ready, in an empty directory of its own. Not measured. */
+  /** Whether its failure is told in its row, and stops nothing else. Our own failures end the run. */
+  readonly isPeer?: boolean;
+  /** Gets ready, in an empty directory of its own. Not measured. @throws PeerUnavailableError */
   open(directory: string, measurement: Measurement): Promise<OpenSubject>;
 }
 
 export function isLessBetter(unit: Unit): boolean {
-  return unit === "ns" || unit === "us";
+  return unit === "ns" || unit === "us" || unit === "ms" || unit === "MiB";
 }
 
 /** Compares every row with one of them. */

@@ -1,0 +1,42 @@
+import { readdirSync } from "node:fs";
+import { expect, test } from "vitest";
+import { allWorkloads } from "./all-workloads.ts";
+import { appendWorkloads } from "./append-workloads.ts";
+import { noPeers } from "./peers.ts";
+import { readWorkloads } from "./read-workloads.ts";
+import { TemporaryDirectories } from "./temporary-directories.ts";
+
+const APART = /^(?:Kafka's log class|better-sqlite3|classic-level|hypercore|flumelog-offset|async-append-only-log)/u;
+
+test.each([...appendWorkloads(), ...readWorkloads()])(
+  "$name: every subject gives a figure or the reason why not, and leaves nothing behind",
+  async (workload) => {
+    using directories = new TemporaryDirectories();
+    const { results, skipped } = await workload.measure({
+      quick: true,
+      rounds: 1,
+      hasWarmUp: false,
+      sampleLimits: { durationMs: 1, bytesMax: 1 },
+      directories,
+      peers: noPeers("not in this test"),
+      includes: () => true,
+      onProgress: () => undefined,
+    });
+    const isApart = (subject: string) => APART.test(subject);
+    expect(results.map(({ subject }) => subject)).toEqual(workload.subjects.filter((subject) => !isApart(subject)));
+    expect(skipped.map(({ subject }) => subject)).toEqual(workload.subjects.filter(isApart));
+    for (const { subject, reason } of skipped) expect(reason, subject).toBe("not in this test");
+    for (const { subject, median } of results) expect(median, subject).toBeGreaterThan(0);
+    expect(readdirSync(directories.root)).toEqual([]);
+  },
+);
+
+test("no two workloads, and no two subjects of one, have the same name; every peer is a subject", () => {
+  const workloads = allWorkloads();
+  expect(new Set(workloads.map(({ name }) => name)).size).toBe(workloads.length);
+  for (const { name, subjects, peers } of workloads) {
+    expect(new Set(subjects).size, name).toBe(subjects.length);
+    for (const { subjectFor } of peers)
+      for (const subject of subjects) expect(subjects, `${name}: ${subject}`).toContain(subjectFor(subject));
+  }
+});
