@@ -14,6 +14,8 @@ export type { ReplicaFiles } from "./describe.ts";
 export { verifyDirectory } from "./verify.ts";
 export { Topic } from "./topic.ts";
 export type { AppendOptions, PartitionView } from "./topic.ts";
+export { APPENDER_BATCHES_MAX, RecordAppender } from "./record-appender.ts";
+export type { AppenderOptions } from "./record-appender.ts";
 export { Broker } from "./cluster/broker.ts";
 export type { BrokerOptions } from "./cluster/broker.ts";
 export { BATCHES_IN_FLIGHT_MAX, ClusterProducer } from "./cluster/cluster-producer.ts";

@@ -1,4 +1,4 @@
-import { encodeUtf8, toOffset, WorkerError } from "@tidemark/base";
+import { BufferPool, encodeUtf8, toOffset, WorkerError } from "@tidemark/base";
 import type { WorkerPool } from "@tidemark/base";
 import { LogError } from "@tidemark/log";
 import type { AppendResult } from "@tidemark/log";
@@ -74,6 +74,7 @@ function setUp(options: { compression?: CompressionCodec; batchBytes?: number; b
     partition: 0,
     log,
     workers: pool,
+    pool: new BufferPool({ poisons: true }),
     producerId: 77,
     compression,
     batchBytes,

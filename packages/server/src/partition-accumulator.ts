@@ -1,5 +1,5 @@
 import { fail, WorkerError } from "@tidemark/base";
-import type { WorkerPool } from "@tidemark/base";
+import type { BufferPool, WorkerPool } from "@tidemark/base";
 import { BATCHES_REMEMBERED, LogError } from "@tidemark/log";
 import type { AppendResult, PartitionLog } from "@tidemark/log";
 import {
@@ -29,6 +29,8 @@ export interface AccumulatorOptions {
   readonly partition: number;
   readonly log: Pick<PartitionLog, "append">;
   readonly workers: WorkerPool;
+  /** Where large batches are built. */
+  readonly pool: BufferPool;
   readonly producerId: number;
   readonly compression: CompressionCodec;
   /** A batch takes records of several appends up to this size; one append's own records may make it larger. */
@@ -42,6 +44,16 @@ export interface Part {
   readonly count: number;
   onAppended(baseOffset: number): void;
   onFailed(error: unknown): void;
+}
+
+/** Who adds many records and hears once of each run of them that lies together in a batch. */
+export interface PartSource {
+  /** The part that was begun last. */
+  readonly current: Part | undefined;
+  /** A record is about to be added that begins another part. */
+  beginPart(): Part;
+  /** A record was added behind those of the current part. */
+  extendPart(): void;
 }
 
 interface ProducerBatch {
@@ -90,6 +102,21 @@ export class PartitionAccumulator {
     else this.#open([record], part);
   }
 
+  /** Adds one record to the batch that is being filled, as `add`. @returns false when there is none, or it does not fit: then `open` one */
+  join(record: RecordInput, source: PartSource): boolean {
+    const last = this.#batches.at(-1);
+    if (last === undefined || !last.builder.append(record, this.#fillBytes)) return false;
+    const { parts } = last;
+    if (parts[parts.length - 1] === source.current) source.extendPart();
+    else parts.push(source.beginPart());
+    return true;
+  }
+
+  /** Adds one record that begins a batch, of which many more may come. It must fit into one. */
+  open(record: RecordInput, source: PartSource): void {
+    this.#open([record], source.beginPart(), this.#fillBytes);
+  }
+
   /**
    * Adds records that stay in order and next to each other: into the batch being filled if all fit there, else into batches
    * of their own, as few as `batchBytesMax` allows. Each record must fit into a batch.
@@ -134,8 +161,9 @@ export class PartitionAccumulator {
     return true;
   }
 
-  #open(records: readonly RecordInput[], part: Part): void {
-    const builder = new BatchBuilder();
+  #open(records: readonly RecordInput[], part: Part, expectedBytes?: number): void {
+    const { pool } = this.#options;
+    const builder = new BatchBuilder(expectedBytes === undefined ? { pool } : { pool, expectedBytes });
     this.#write(records, builder);
     this.#batches.push({ builder, parts: [part] });
     void this.#drainSoon();
@@ -206,7 +234,11 @@ export class PartitionAccumulator {
   async #append(batch: ProducerBatch, baseSequence: number): Promise<AppendResult> {
     const { log, producerId, compression } = this.#options;
     const encoded = batch.builder.finish({ producerId, producerEpoch: PRODUCER_EPOCH, baseSequence });
-    if (compression === "none") return refuseDuplicate(await log.append(encoded, { origin: "local" }), this.#options);
+    if (compression === "none") {
+      const appended = log.append(encoded, { origin: "local" });
+      batch.builder.release(); // The log has copied it.
+      return refuseDuplicate(await appended, this.#options);
+    }
     const previousHandedOver = this.#handedOver;
     let handedOver: () => void = () => undefined;
     this.#handedOver = new Promise((resolve) => {
@@ -217,6 +249,7 @@ export class PartitionAccumulator {
       const compressed = await this.#compress(encoded);
       await previousHandedOver;
       appended = log.append(compressed, { origin: "local" });
+      batch.builder.release();
     } finally {
       handedOver();
     }

@@ -1,5 +1,5 @@
 import { resolve } from "node:path";
-import { joinPath, LEADER_EPOCH_MAX, toLeaderEpoch } from "@tidemark/base";
+import { BufferPool, joinPath, LEADER_EPOCH_MAX, toLeaderEpoch } from "@tidemark/base";
 import type { Environment, LeaderEpoch, State, StatePut } from "@tidemark/base";
 import { LogError, LogManager } from "@tidemark/log";
 import type { LogManagerReport, PartitionLog, TopicConfig } from "@tidemark/log";
@@ -62,6 +62,7 @@ export class Tidemark implements AsyncDisposable {
   #changes: Promise<unknown> = Promise.resolve();
   readonly #memory: BufferMemory;
   readonly #arena = new ByteArena();
+  readonly #pool = new BufferPool();
   readonly #batchBytes: number;
   readonly #defaults: TopicConfig;
   #callsInFlight = 0;
@@ -216,6 +217,7 @@ export class Tidemark implements AsyncDisposable {
       workers: environment.workers,
       memory: this.#memory,
       arena: this.#arena,
+      pool: this.#pool,
       partitioner: new StickyPartitioner(environment.random, partitions, this.#batchBytes),
       producerId: this.producerId,
       batchBytes: this.#batchBytes,

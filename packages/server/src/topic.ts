@@ -1,5 +1,5 @@
 import { toOffset } from "@tidemark/base";
-import type { Clock, WorkerPool } from "@tidemark/base";
+import type { BufferPool, Clock, WorkerPool } from "@tidemark/base";
 import type { LogManager, PartitionLog, TopicConfig, TopicDescription } from "@tidemark/log";
 import type { RecordInput } from "@tidemark/wire";
 import { onAbort } from "./abort.ts";
@@ -13,6 +13,8 @@ import type { FetchedRecord, FetchOptions } from "./fetch.ts";
 import { PartitionAccumulator, singleBatchBytes } from "./partition-accumulator.ts";
 import { partitionForKey } from "./partitioner.ts";
 import type { StickyPartitioner } from "./partitioner.ts";
+import { RecordAppender } from "./record-appender.ts";
+import type { AppenderOptions } from "./record-appender.ts";
 import { copyRecordInput, toRecordInput } from "./record-input.ts";
 import type { RecordToAppend } from "./record-input.ts";
 
@@ -49,6 +51,7 @@ export interface TopicContext {
   readonly workers: WorkerPool;
   readonly memory: BufferMemory;
   readonly arena: ByteArena;
+  readonly pool: BufferPool;
   readonly partitioner: StickyPartitioner;
   readonly producerId: number;
   readonly batchBytes: number;
@@ -107,6 +110,30 @@ export class Topic {
     } catch (error) {
       return Promise.reject(toTidemarkError(error, { topic: this.name, partition: options.partition }));
     }
+  }
+
+  /**
+   * For many records to one partition: see `RecordAppender`. Beside `bufferMemoryBytes` it keeps up to `2 * APPENDER_BATCHES_MAX` batches
+   * of `batchBytes`.
+   * @throws TidemarkError UNKNOWN_TOPIC_OR_PARTITION, INVALID_REQUEST, CLOSED
+   */
+  appender(options: AppenderOptions): RecordAppender {
+    this.#checkOpen();
+    if (typeof options !== "object" || options === null)
+      throw new TidemarkError("INVALID_REQUEST", "appender takes options");
+    const { clock, arena, begin } = this.#context;
+    return new RecordAppender(
+      {
+        topic: this.name,
+        accumulator: this.#accumulator(options.partition),
+        clock,
+        arena,
+        batchBytesMax: this.#batchBytesMax,
+        checkOpen: () => this.#checkOpen(),
+        begin,
+      },
+      options,
+    );
   }
 
   /**
@@ -299,7 +326,7 @@ export class Topic {
   #accumulator(partition: number): PartitionAccumulator {
     let accumulator = this.#accumulators.get(partition);
     if (accumulator === undefined) {
-      const { workers, producerId, batchBytes } = this.#context;
+      const { workers, pool, producerId, batchBytes } = this.#context;
       const log = this.#log(partition);
       const { compression } = this.config;
       const batchBytesMax = this.#batchBytesMax;
@@ -308,6 +335,7 @@ export class Topic {
         partition,
         log,
         workers,
+        pool,
         producerId,
         compression,
         batchBytes,

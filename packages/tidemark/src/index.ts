@@ -1,13 +1,16 @@
 export {
+  APPENDER_BATCHES_MAX,
   BATCH_BYTES_DEFAULT,
   BUFFER_MEMORY_BYTES_DEFAULT,
   describeDirectories,
+  RecordAppender,
   Tidemark,
   TidemarkError,
   Topic,
 } from "@tidemark/server";
 export type {
   AppendedRecord,
+  AppenderOptions,
   AppendOptions,
   Bytes,
   FetchedRecord,

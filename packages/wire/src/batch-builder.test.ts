@@ -1,4 +1,4 @@
-import { encodeUtf8 } from "@tidemark/base";
+import { BufferPool, encodeUtf8 } from "@tidemark/base";
 import * as fc from "fast-check";
 import { expect, test } from "vitest";
 import { BatchBuilder } from "./batch-builder.ts";
@@ -6,12 +6,17 @@ import { encodeBatch } from "./record.ts";
 import type { RecordInput } from "./record.ts";
 
 const bytes = fc.option(fc.uint8Array({ maxLength: 300 }));
-const record: fc.Arbitrary<RecordInput> = fc.record({
-  key: bytes,
-  value: bytes,
-  headers: fc.array(fc.record({ key: fc.string({ unit: "grapheme" }), value: bytes }), { maxLength: 3 }),
-  timestamp: fc.integer({ min: -1, max: Number.MAX_SAFE_INTEGER - 1 }),
-});
+const headers = fc.array(fc.record({ key: fc.string({ unit: "grapheme" }), value: bytes }), { maxLength: 3 });
+const timestamp = fc.oneof(
+  fc.integer({ min: -1, max: Number.MAX_SAFE_INTEGER - 1 }),
+  // Near each other, as they are: about where a difference does not fit 32 bits any more, too.
+  fc.integer({ min: 0, max: 2 ** 33 }),
+  fc.constantFrom(0, 2 ** 30, 2 ** 31 - 1, 2 ** 31, 2 ** 32),
+);
+const record: fc.Arbitrary<RecordInput> = fc.oneof(
+  fc.record({ key: bytes, value: bytes, headers, timestamp }),
+  fc.record({ key: fc.constant(null), value: bytes, timestamp }),
+);
 
 test("a batch built record by record has the bytes of one encoded at once", () => {
   const producer = { producerId: 7, producerEpoch: 1, baseSequence: 40, baseOffset: 3, partitionLeaderEpoch: 2 };
@@ -57,6 +62,21 @@ test("memory grows with the batch, past what it began with and past the limit of
   expect(builder.append(large, 100)).toBe(true);
   expect(builder.append(large, 1 << 20)).toBe(true);
   expect(builder.finish()).toEqual(encodeBatch([large, large]));
+});
+
+test("memory of a pool is used again after release, whatever it holds, also after it grew", () => {
+  const pool = new BufferPool({ poisons: true });
+  const value = new Uint8Array(9000).fill(7);
+  const records = Array.from({ length: 9 }, (_, at) => ({ key: null, value, timestamp: at }));
+  const built = [512, 100_000].map((expectedBytes) => {
+    const builder = new BatchBuilder({ pool, expectedBytes });
+    for (const one of records) builder.append(one, 100_000);
+    const bytes = builder.finish().slice();
+    builder.release();
+    return bytes;
+  });
+  expect(built).toEqual([encodeBatch(records), encodeBatch(records)]);
+  expect(pool.keptBytes).toBeGreaterThanOrEqual(100_000);
 });
 
 test("a batch without records cannot be finished", () => {
