@@ -1,7 +1,7 @@
 // Checks who may import whom: `node tools/check-direction.mjs [ROOT]`, exit 1 on a violation.
 //
 // base <- wire <- epoch-cache <- log <- replica, quorum <- server <- cli, console
-// runtime-node and simulator implement base's ports; simulation runs clusters of the production code on the simulator;
+// codecs, runtime-node and simulator implement base's ports; simulation runs clusters of the production code on the simulator;
 // nothing imports bench or test; only tests, simulation and cli import simulator.
 //
 // Node's own modules and packages from npm are checked here too for the packages that hold no I/O, so that the direction
@@ -16,12 +16,13 @@ import { cruise } from "dependency-cruiser";
 const ALLOWED = {
   base: [],
   wire: ["base"],
+  codecs: ["base"],
   "epoch-cache": ["base", "wire"],
   log: ["base", "wire", "epoch-cache"],
   replica: ["base", "wire", "epoch-cache", "log"],
   quorum: ["base", "wire", "epoch-cache", "log"],
-  "runtime-node": ["base", "wire"],
-  simulator: ["base", "wire"],
+  "runtime-node": ["base", "wire", "codecs"],
+  simulator: ["base", "wire", "codecs"],
   simulation: ["base", "wire", "epoch-cache", "log", "replica", "server", "simulator", "console"],
   server: ["base", "wire", "epoch-cache", "log", "replica", "quorum", "runtime-node"],
   cli: [
@@ -45,7 +46,7 @@ const ALLOWED = {
 /** Packages that hold no I/O, and what they may import from outside the workspace. */
 const OUTSIDE = {
   base: [],
-  wire: ["node:zlib", "@node-rs/crc32", "protobufjs"],
+  wire: ["@node-rs/crc32", "protobufjs"],
   "epoch-cache": [],
   log: [],
   replica: [],
@@ -69,11 +70,11 @@ function rulesOfPackage(name, allowed) {
       to: { path: "^(packages|test|tools)/", pathNot: packagePath([name, ...allowed]) },
     },
     {
-      // A test may look at the simulated disk, and at nothing else above its own package.
-      name: `tests of ${name} may import ${[...allowed, "simulator"].join(", ")}`,
+      // A test may look at the simulated disk and take the real codecs, and nothing else above its own package.
+      name: `tests of ${name} may import ${[...allowed, "simulator", "codecs"].join(", ")}`,
       severity: "error",
       from: { path: `^packages/${name}/.*${TEST_FILE}` },
-      to: { path: "^(packages|test|tools)/", pathNot: packagePath([name, "simulator", ...allowed]) },
+      to: { path: "^(packages|test|tools)/", pathNot: packagePath([name, "simulator", "codecs", ...allowed]) },
     },
   ];
   const outside = OUTSIDE[name];

@@ -36,8 +36,7 @@ export interface GoldenBatch {
   readonly about: string;
   readonly bytes: Uint8Array;
   readonly header: GoldenHeader;
-  /** Absent where the codec is one that is refused so far. */
-  readonly records?: readonly GoldenRecord[];
+  readonly records: readonly GoldenRecord[];
 }
 
 /** Blanks and line ends are for the eye. */
@@ -353,6 +352,7 @@ export const GOLDEN_BATCHES: readonly GoldenBatch[] = [
       baseSequence: -1,
       recordsCount: 1,
     },
+    records: [{ offset: 0, timestamp: T, sequence: -1, key: text("key"), value: text("value"), headers: [] }],
   },
   {
     id: "G11",
@@ -375,6 +375,7 @@ export const GOLDEN_BATCHES: readonly GoldenBatch[] = [
       baseSequence: -1,
       recordsCount: 1,
     },
+    records: [{ offset: 0, timestamp: T, sequence: -1, key: text("key"), value: text("value"), headers: [] }],
   },
   {
     id: "G12",
@@ -457,6 +458,11 @@ export const GOLDEN_BATCHES: readonly GoldenBatch[] = [
       baseSequence: -1,
       recordsCount: 3,
     },
+    records: [
+      { offset: 10, timestamp: T, sequence: -1, key: text("key"), value: text("abcdefgh".repeat(8)), headers: [] },
+      { offset: 11, timestamp: T + 1, sequence: -1, key: text("key"), value: text("abcdefgh".repeat(8)), headers: [] },
+      { offset: 12, timestamp: T + 2, sequence: -1, key: text("key"), value: text("abcdefgh".repeat(8)), headers: [] },
+    ],
   },
   {
     id: "G15",
@@ -480,6 +486,11 @@ export const GOLDEN_BATCHES: readonly GoldenBatch[] = [
       baseSequence: -1,
       recordsCount: 3,
     },
+    records: [
+      { offset: 10, timestamp: T, sequence: -1, key: text("key"), value: text("abcdefgh".repeat(8)), headers: [] },
+      { offset: 11, timestamp: T + 1, sequence: -1, key: text("key"), value: text("abcdefgh".repeat(8)), headers: [] },
+      { offset: 12, timestamp: T + 2, sequence: -1, key: text("key"), value: text("abcdefgh".repeat(8)), headers: [] },
+    ],
   },
   {
     id: "G16",
@@ -503,6 +514,11 @@ export const GOLDEN_BATCHES: readonly GoldenBatch[] = [
       baseSequence: -1,
       recordsCount: 3,
     },
+    records: [
+      { offset: 10, timestamp: T, sequence: -1, key: text("key"), value: text("abcdefgh".repeat(8)), headers: [] },
+      { offset: 11, timestamp: T + 1, sequence: -1, key: text("key"), value: text("abcdefgh".repeat(8)), headers: [] },
+      { offset: 12, timestamp: T + 2, sequence: -1, key: text("key"), value: text("abcdefgh".repeat(8)), headers: [] },
+    ],
   },
   {
     id: "G17",

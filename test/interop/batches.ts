@@ -1,3 +1,4 @@
+import { NODE_CODECS } from "@tidemark/codecs";
 import { compressPayload, encodeBatch, recordsSection, scanBatch, withCompressedPayload } from "@tidemark/wire";
 import type { BatchHeader, BatchOptions, RecordInput } from "@tidemark/wire";
 
@@ -23,7 +24,11 @@ export function randomBatch(random: SeededRandom, shape: BatchShape, options: Ba
   const records = Array.from({ length: count }, () => randomRecord(random, shape));
   const batch = encodeBatch(records, options);
   if (!shape.compressed) return batch;
-  return withCompressedPayload(batch, "gzip", compressPayload("gzip", recordsSection(batch, headerOf(batch))));
+  return withCompressedPayload(
+    batch,
+    "gzip",
+    compressPayload(NODE_CODECS, "gzip", recordsSection(batch, headerOf(batch))),
+  );
 }
 
 function randomRecord(random: SeededRandom, shape: BatchShape): RecordInput {

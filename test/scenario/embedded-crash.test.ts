@@ -1,4 +1,5 @@
 import { verifyDirectory } from "@tidemark/log";
+import { NODE_JOBS } from "@tidemark/runtime-node";
 import { Tidemark } from "@tidemark/server";
 import type { Topic } from "@tidemark/server";
 import { LOSS_RULES, SimulatedDisk, SimulatedEnvironment, SimulatedState } from "@tidemark/simulator";
@@ -93,7 +94,7 @@ async function expectKept(machine: Machine, acknowledged: Acknowledged): Promise
     expect(new Set(values.values()).size).toBe(values.size); // Nothing twice.
   }
   await log.close();
-  const report = await verifyDirectory({ files: machine.disk, directory: `${DIRECTORY}/log` });
+  const report = await verifyDirectory({ files: machine.disk, workers: NODE_JOBS, directory: `${DIRECTORY}/log` });
   expect([report.errors, report.notes]).toEqual([[], []]);
 }
 
@@ -205,7 +206,9 @@ describe("a disk that fails", () => {
         ...Array.from({ length: 10 }, (_, index) => `after ${index}`),
       ]);
       await log.close();
-      expect(await verifyDirectory({ files: machine.disk, directory: `${DIRECTORY}/log` })).toMatchObject({
+      expect(
+        await verifyDirectory({ files: machine.disk, workers: NODE_JOBS, directory: `${DIRECTORY}/log` }),
+      ).toMatchObject({
         errors: [],
         notes: [],
       });

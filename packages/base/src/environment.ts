@@ -130,17 +130,65 @@ export interface State {
   close(): Promise<void>;
 }
 
-/** Work for the pool: names, inputs and outputs. Payload memory is handed over: the caller may not touch it afterwards. */
+/** Codecs that compress. Kafka's names; "none" is not one of them. */
+export type CodecName = "gzip" | "snappy" | "lz4" | "zstd";
+
+/**
+ * Compression libraries, native ones as a rule: streams and bare blocks, at once, on the calling thread. What they are given is framed,
+ * bounded and checked by `wire`, which also knows what lies around a block. Results may lie in memory that the library keeps: copy
+ * them before they are handed on.
+ *
+ * Every method throws WorkerError UNSUPPORTED_COMPRESSION_TYPE when its library does not load on this platform, and any error at all
+ * when the input is none of the codec's. Those that take `outputBytesMax` throw WorkerError MESSAGE_TOO_LARGE past it unless they say
+ * otherwise, and take no more memory than a few times that.
+ */
+export interface Codecs {
+  /** One member. `level` 1 .. 9, undefined = the library's default. */
+  compressGzip(payload: Uint8Array, level: number | undefined): Uint8Array;
+  /** All members, one after another. */
+  decompressGzip(payload: Uint8Array, outputBytesMax: number): Uint8Array;
+  /** A bare block, with its length in front. */
+  compressSnappyBlock(block: Uint8Array): Uint8Array;
+  /** The caller has looked at the length in front, which is what room is made for. */
+  decompressSnappyBlock(block: Uint8Array): Uint8Array;
+  /** A bare block: what an LZ4 frame holds. */
+  compressLz4Block(block: Uint8Array): Uint8Array;
+  /** Any error past `outputBytesMax`: the frame says how large a block may be. */
+  decompressLz4Block(block: Uint8Array, outputBytesMax: number): Uint8Array;
+  /** One frame. `level` -131072 .. 22, undefined = 3. */
+  compressZstd(payload: Uint8Array, level: number | undefined): Uint8Array;
+  /** Exactly one frame, whole. */
+  decompressZstdFrame(frame: Uint8Array, limits: ZstdFrameLimits): Uint8Array;
+}
+
+export interface ZstdFrameLimits {
+  readonly outputBytesMax: number;
+  /** The frame's own structure allows no more, which may be far more than it holds. */
+  readonly frameBytesMax: number;
+}
+
+/** Work for the pool: names, inputs and outputs. */
 export interface WorkerJobs {
-  /** Compresses the records section of a batch. `level` undefined = the codec's default. */
+  /** Compresses the records section of a batch. `level` undefined = the codec's default; the ranges are the codec's. */
   readonly compress: {
-    readonly input: { readonly codec: "gzip"; readonly payload: Uint8Array; readonly level: number | undefined };
+    readonly input: { readonly codec: CodecName; readonly payload: Uint8Array; readonly level: number | undefined };
     readonly output: Uint8Array;
   };
-  /** Decompresses; rejects with WorkerError RECORD_TOO_LARGE past `outputBytesMax`, CORRUPT when the payload is none of the codec's. */
+  /**
+   * Decompresses. WorkerError MESSAGE_TOO_LARGE past `outputBytesMax`, CORRUPT_MESSAGE when the payload is none of the codec's,
+   * UNSUPPORTED_COMPRESSION_TYPE when the codec cannot be had on this platform.
+   */
   readonly decompress: {
-    readonly input: { readonly codec: "gzip"; readonly payload: Uint8Array; readonly outputBytesMax: number };
+    readonly input: { readonly codec: CodecName; readonly payload: Uint8Array; readonly outputBytesMax: number };
     readonly output: Uint8Array;
+  };
+  /**
+   * Walks the records of a client's compressed batch, header included, as `validateRecords` of wire does. Gives the maximum timestamp.
+   * Besides the errors of `decompress`: WorkerError INVALID_RECORD, INVALID_TIMESTAMP.
+   */
+  readonly validate: {
+    readonly input: { readonly payload: Uint8Array; readonly outputBytesMax: number };
+    readonly output: number;
   };
   /** CRC-32C of the bytes. */
   readonly crc32c: { readonly input: { readonly payload: Uint8Array }; readonly output: number };
@@ -150,11 +198,18 @@ export type WorkerJobName = keyof WorkerJobs;
 
 export interface WorkerPool {
   /**
-   * Runs a job elsewhere; completions come in any order. The queue is bounded: past its bound the call waits.
+   * Runs a job elsewhere; completions come in any order. Payload memory is handed over: the caller may not touch it afterwards.
+   * More calls than there are threads wait in a queue of bounded length and bytes.
    * @throws WorkerError (see its codes); one failed job fails one call only
    */
   run<Name extends WorkerJobName>(name: Name, input: WorkerJobs[Name]["input"]): Promise<WorkerJobs[Name]["output"]>;
-  /** Waits for jobs in flight. Idempotent; later calls reject with WorkerError CLOSED. */
+  /**
+   * The same job at once, on this thread, holding up the event loop. The payload stays the caller's; outputs own their memory. Works on
+   * a closed pool too.
+   * @throws WorkerError as the job says
+   */
+  runNow<Name extends WorkerJobName>(name: Name, input: WorkerJobs[Name]["input"]): WorkerJobs[Name]["output"];
+  /** Waits for jobs in flight. Idempotent; later calls of `run` reject with WorkerError CLOSED. */
   close(): Promise<void>;
 }
 

@@ -45,9 +45,28 @@ export class FileError extends Error {
   }
 }
 
-export type WorkerErrorCode = "CLOSED" | "CORRUPT" | "RECORD_TOO_LARGE" | "WORKER_FAILED";
+/**
+ * - `CLOSED`: the pool is closed;
+ * - `CORRUPT_MESSAGE`: the payload is none of the codec's;
+ * - `INVALID_RECORD`, `INVALID_TIMESTAMP`: it decompresses, and the records in it are none;
+ * - `MESSAGE_TOO_LARGE`: it decompresses to more than the caller takes;
+ * - `QUEUE_FULL`: too many jobs, or too many bytes, wait for a thread already: later it may work;
+ * - `REQUEST_TIMED_OUT`: the job was stopped, for it took too long;
+ * - `UNSUPPORTED_COMPRESSION_TYPE`: the codec's library does not load on this platform;
+ * - `WORKER_FAILED`: the thread died, or the job threw what it may not throw.
+ */
+export type WorkerErrorCode =
+  | "CLOSED"
+  | "CORRUPT_MESSAGE"
+  | "INVALID_RECORD"
+  | "INVALID_TIMESTAMP"
+  | "MESSAGE_TOO_LARGE"
+  | "QUEUE_FULL"
+  | "REQUEST_TIMED_OUT"
+  | "UNSUPPORTED_COMPRESSION_TYPE"
+  | "WORKER_FAILED";
 
-/** What the worker pool said of one job. */
+/** What a codec or the worker pool said of one job. */
 export class WorkerError extends Error {
   override readonly name = "WorkerError";
   readonly code: WorkerErrorCode;

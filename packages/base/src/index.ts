@@ -2,6 +2,8 @@ export { BufferPool, POOL_BYTES_MAX } from "./buffer-pool.ts";
 export type {
   ByteStream,
   Clock,
+  CodecName,
+  Codecs,
   Environment,
   FileHandle,
   FileLock,
@@ -18,6 +20,7 @@ export type {
   WorkerJobName,
   WorkerJobs,
   WorkerPool,
+  ZstdFrameLimits,
 } from "./environment.ts";
 export { FileError, WorkerError } from "./errors.ts";
 export type { FileErrorCode, FileOperation, WorkerErrorCode } from "./errors.ts";

@@ -1,6 +1,6 @@
 import { PiscinaWorkerPool } from "@tidemark/runtime-node";
-import { COMPRESS_IN_POOL_BYTES_MIN, DECOMPRESS_IN_POOL_BYTES_MIN } from "@tidemark/server";
-import { runWorkerJob } from "@tidemark/wire";
+import type { CodecName } from "@tidemark/base";
+import { IN_POOL_BYTES_MIN } from "@tidemark/wire";
 import type { Budget } from "./budget.ts";
 import { eventText } from "./content.ts";
 import { roundsWorkload } from "./rounds-workload.ts";
@@ -14,51 +14,77 @@ const WAYS: readonly Way[] = ["inline", "pool", "pool, hold"];
 
 type Job = (way: Way, payload: Uint8Array, pool: PiscinaWorkerPool) => Promise<unknown>;
 
-const compress: Job = async (way, payload, pool) => {
-  if (way === "inline") return runWorkerJob("compress", { codec: "gzip", payload, level: undefined });
-  // A copy, as the engine makes one: what is handed over is gone.
-  return pool.run("compress", { codec: "gzip", payload: payload.slice(), level: undefined });
-};
+const CODECS: readonly CodecName[] = ["gzip", "snappy", "lz4", "zstd"];
+
+/** What the engine's own batches never reach. */
+const OUTPUT_BYTES_MAX = 2 ** 26;
+
+const compress =
+  (codec: CodecName): Job =>
+  async (way, payload, pool) => {
+    if (way === "inline") return pool.runNow("compress", { codec, payload, level: undefined });
+    // A copy, as the engine makes one: what is handed over is gone.
+    return pool.run("compress", { codec, payload: payload.slice(), level: undefined });
+  };
+
+const decompress =
+  (codec: CodecName): Job =>
+  async (way, payload, pool) => {
+    if (way === "inline") return pool.runNow("decompress", { codec, payload, outputBytesMax: OUTPUT_BYTES_MAX });
+    return pool.run("decompress", { codec, payload: payload.slice(), outputBytesMax: OUTPUT_BYTES_MAX });
+  };
 
 const checksum: Job = async (way, payload, pool) =>
-  way === "inline" ? runWorkerJob("crc32c", { payload }) : pool.run("crc32c", { payload: payload.slice() });
+  way === "inline" ? pool.runNow("crc32c", { payload }) : pool.run("crc32c", { payload: payload.slice() });
 
 /** Where a worker thread begins to pay: the engine's own choices are named in the explanation. */
 export function poolWorkloads(): readonly Workload[] {
   const ways =
     "Inline: on the event loop. Pool: until the answer is there. Hold: how long the loop was busy with that hand-over.";
   return [
-    poolWorkload(
-      "gzip, inline or pool",
-      `One payload compressed. ${ways} The engine compresses in the pool from ${kib(COMPRESS_IN_POOL_BYTES_MIN)} ` +
-        `(COMPRESS_IN_POOL_BYTES_MIN) and decompresses there from ${kib(DECOMPRESS_IN_POOL_BYTES_MIN)} (DECOMPRESS_IN_POOL_BYTES_MIN) on.`,
-      compress,
-    ),
+    ...CODECS.flatMap((codec) => [
+      poolWorkload(
+        `${codec} compress, inline or pool`,
+        `One payload of that size. ${ways} The engine uses the pool from ${kib(IN_POOL_BYTES_MIN[codec].compress)} on (IN_POOL_BYTES_MIN).`,
+        compress(codec),
+        (content) => content,
+      ),
+      poolWorkload(
+        `${codec} decompress, inline or pool`,
+        `A payload that becomes that size. ${ways} The engine uses the pool from ${kib(IN_POOL_BYTES_MIN[codec].decompress)} of ` +
+          "compressed bytes on (IN_POOL_BYTES_MIN).",
+        decompress(codec),
+        (content, pool) => pool.runNow("compress", { codec, payload: content, level: undefined }),
+      ),
+    ]),
     poolWorkload(
       "crc32c, inline or pool",
       `One CRC-32C. ${ways} The engine never hands over a CRC alone: there is no size at which it would pay.`,
       checksum,
+      (content) => content,
     ),
   ];
 }
 
-function poolWorkload(name: string, explanation: string, job: Job): Workload {
+type MakePayload = (content: Uint8Array, pool: PiscinaWorkerPool) => Uint8Array;
+
+function poolWorkload(name: string, explanation: string, job: Job, payloadOf: MakePayload): Workload {
   return roundsWorkload({
     name,
     unit: "us",
     explanation,
-    subjects: SIZES_KIB.flatMap((sizeKib) => WAYS.map((way) => poolSubject(sizeKib, way, job))),
+    subjects: SIZES_KIB.flatMap((sizeKib) => WAYS.map((way) => poolSubject(sizeKib, way, job, payloadOf))),
     peers: [{ heading: "vs inline", subjectFor: (subject) => subject.replace(/,.*$/u, ", inline") }],
     opensForEachSample: false,
   });
 }
 
-function poolSubject(sizeKib: number, way: Way, job: Job): Subject {
+function poolSubject(sizeKib: number, way: Way, job: Job, payloadOf: MakePayload): Subject {
   return {
     name: `${sizeKib} KiB, ${way}`,
     open: async () => {
       const pool = new PiscinaWorkerPool({ threads: 1, idleMs: 600_000 });
-      const payload = eventText(sizeKib * 1024);
+      const payload = payloadOf(eventText(sizeKib * 1024), pool);
       if (way !== "inline") await job(way, payload, pool); // Starts the thread.
       return {
         sample: (budget) => sampleJobs(budget, way, () => job(way, payload, pool)),

@@ -1,18 +1,19 @@
 import { basename } from "node:path";
 
 import { parseUtf8, WorkerError } from "@tidemark/base";
+import { NODE_JOBS } from "@tidemark/runtime-node";
 import {
   checkCrc,
   codecId,
   type BatchHeader,
+  COMPRESSION_CODECS,
   decodeRecords,
   type DecodedRecord,
-  decompressPayload,
+  decompressBatchNow,
   incrementSequence,
   isControlBatch,
   isLogAppendTime,
   isTransactional,
-  recordsSection,
   WireError,
 } from "@tidemark/wire";
 
@@ -20,7 +21,6 @@ import type { Dump, Print } from "./dump-kind.ts";
 import { escapeControls, toHex } from "./format.ts";
 import { segmentBaseOffset, segmentBatches } from "./segment-file.ts";
 
-const CODEC_NAMES = ["none", "gzip", "snappy", "lz4", "zstd"] as const;
 const DELETE_HORIZON_BIT = 0x40;
 /** A payload that unpacks to more is not shown. */
 const DECOMPRESSED_BYTES_MAX = 2 ** 30;
@@ -61,7 +61,7 @@ function batchLine(header: BatchHeader, positionBytes: number, isValid: boolean)
     `partitionLeaderEpoch: ${header.partitionLeaderEpoch}`,
     `isTransactional: ${isTransactional(header)} isControl: ${isControlBatch(header)} deleteHorizonMs: ${horizon}`,
     `position: ${positionBytes} ${timestampType(header)}: ${header.maxTimestamp} size: ${header.sizeInBytes}`,
-    `magic: ${header.magic} compresscodec: ${CODEC_NAMES[codecId(header)] ?? "unknown"} crc: ${header.crc} isvalid: ${isValid}`,
+    `magic: ${header.magic} compresscodec: ${COMPRESSION_CODECS[codecId(header)] ?? "unknown"} crc: ${header.crc} isvalid: ${isValid}`,
   ].join(" ");
 }
 
@@ -71,11 +71,7 @@ function timestampType(header: BatchHeader): string {
 
 async function dumpRecords(bytes: Uint8Array, header: BatchHeader, isValid: boolean, print: Print): Promise<number> {
   try {
-    const payload = unpack(recordsSection(bytes, header), codecId(header));
-    if (payload === undefined) {
-      await print(`| records not shown: ${CODEC_NAMES[codecId(header)] ?? "unknown"} cannot be unpacked here`);
-      return 0;
-    }
+    const payload = decompressBatchNow(NODE_JOBS, bytes, header, DECOMPRESSED_BYTES_MAX);
     for (const record of decodeRecords(header, payload)) {
       if (!(await print(`| ${recordText(record, isControlBatch(header))}`))) return 0;
     }
@@ -85,11 +81,6 @@ async function dumpRecords(bytes: Uint8Array, header: BatchHeader, isValid: bool
     await print(`| records cannot be read: ${error.message}`);
     return isValid ? 1 : 0; // A wrong CRC was counted already.
   }
-}
-
-function unpack(payload: Uint8Array, codec: number): Uint8Array | undefined {
-  if (codec === 0) return payload;
-  return codec === 1 ? decompressPayload("gzip", payload, DECOMPRESSED_BYTES_MAX) : undefined;
 }
 
 function recordText(record: DecodedRecord, isControl: boolean): string {

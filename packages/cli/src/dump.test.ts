@@ -3,7 +3,8 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { Writable } from "node:stream";
 
-import { encodeBatch } from "@tidemark/wire";
+import { NODE_CODECS } from "@tidemark/codecs";
+import { compressPayload, encodeBatch, withCompressedPayload } from "@tidemark/wire";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 
 import { dumpFiles } from "./dump.ts";
@@ -53,6 +54,23 @@ describe("dump", () => {
     );
     expect(lines).toHaveLength(2);
   });
+
+  test.each(["gzip", "snappy", "lz4", "zstd"] as const)(
+    "the records of a batch of %s are shown as those of a plain one",
+    async (codec) => {
+      const payload = compressPayload(NODE_CODECS, codec, batch.subarray(61));
+      const compressed = await dump("00000000000000000042.log", withCompressedPayload(batch, codec, payload), true);
+      expect(compressed.exitCode).toBe(0);
+      expect(compressed.lines[1]).toContain(`compresscodec: ${codec} `);
+      expect(compressed.lines.slice(2)).toEqual((await dump("00000000000000000042.log", batch, true)).lines.slice(2));
+      const damaged = await dump(
+        "00000000000000000042.log",
+        withCompressedPayload(batch, codec, payload.subarray(5)),
+        true,
+      );
+      expect([damaged.exitCode, damaged.lines.at(-1)]).toEqual([1, expect.stringContaining("CORRUPT_MESSAGE")]);
+    },
+  );
 
   test("its records: text with escapes, other bytes in hexadecimal, null without a payload", async () => {
     const { lines } = await dump("00000000000000000042.log", batch, true);

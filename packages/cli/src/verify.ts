@@ -2,7 +2,7 @@ import { stat } from "node:fs/promises";
 import { join } from "node:path";
 
 import { verifyDirectory, type VerifyFinding, type VerifyReport } from "@tidemark/log";
-import { NodeFileSystem } from "@tidemark/runtime-node";
+import { NODE_JOBS, NodeFileSystem } from "@tidemark/runtime-node";
 
 import { CommandError, EXIT_FOUND_PROBLEMS, EXIT_OK } from "./errors.ts";
 import { formatBytes, formatCount, plural } from "./format.ts";
@@ -22,6 +22,7 @@ export async function verify(path: string, signal: AbortSignal): Promise<number>
   try {
     report = await verifyDirectory({
       files: new NodeFileSystem(),
+      workers: NODE_JOBS,
       directory,
       onProgress: ({ bytes }) => progress.update(bytes),
       checkCancelled: () => signal.throwIfAborted(),
@@ -38,7 +39,7 @@ export async function verify(path: string, signal: AbortSignal): Promise<number>
 
 /** The same check, its errors as lines: for the demo. */
 export async function problemsOfDirectory(directory: string): Promise<readonly string[]> {
-  const { errors } = await verifyDirectory({ files: new NodeFileSystem(), directory });
+  const { errors } = await verifyDirectory({ files: new NodeFileSystem(), workers: NODE_JOBS, directory });
   return errors.map(describeFinding);
 }
 

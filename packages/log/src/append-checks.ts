@@ -3,6 +3,9 @@ import type { LeaderEpoch, Offset, WorkerPool } from "@tidemark/base";
 import {
   checkCrc,
   codecId,
+  compressionCodec,
+  IN_POOL_BYTES_MIN,
+  INLINE_OUTPUT_BYTES_MAX,
   recordsSection,
   scanBatch,
   validateClientHeader,
@@ -19,20 +22,21 @@ import { LogError } from "./error.ts";
  */
 export type BatchOrigin = "local" | "client" | "replication";
 
-const GZIP_ID = 1;
-
 /** A client's compressed batch may grow to this many times `max.message.bytes` when it is looked into. */
 const DECOMPRESSED_BYTES_FACTOR = 64;
 
-function corrupt(positionBytes: number, reason: string): LogError {
-  return new LogError({
-    code: "CORRUPT_MESSAGE",
-    path: undefined,
-    positionBytes,
-    fromOffset: undefined,
-    toOffset: undefined,
-    reason,
-  });
+function corrupt(positionBytes: number, reason: string, options?: ErrorOptions): LogError {
+  return new LogError(
+    {
+      code: "CORRUPT_MESSAGE",
+      path: undefined,
+      positionBytes,
+      fromOffset: undefined,
+      toOffset: undefined,
+      reason,
+    },
+    options,
+  );
 }
 
 /**
@@ -64,9 +68,9 @@ export function checkLeaderBatch(batch: Uint8Array, origin: BatchOrigin, config:
 }
 
 /**
- * Walks the records of a client's batch: at once, or in the pool if they are compressed.
+ * Walks the records of a client's batch: at once, or in the pool if they are compressed and not small.
  * @returns nothing more to wait for, or a promise of the refusal (or of nothing). Must be called with memory that is not changed meanwhile.
- * @throws LogError INVALID_RECORD, UNSUPPORTED_COMPRESSION_TYPE
+ * @throws LogError CORRUPT_MESSAGE, INVALID_RECORD, UNSUPPORTED_COMPRESSION_TYPE; from the pool WORKER_FAILED too
  */
 export function checkClientRecords(
   batch: Uint8Array,
@@ -74,38 +78,60 @@ export function checkClientRecords(
   config: LogConfig,
   workers: WorkerPool,
 ): Promise<LogError | undefined> | undefined {
-  const codec = codecId(header);
-  if (codec === 0) {
+  const codec = asLogError(() => compressionCodec(header));
+  if (codec === "none") {
     asLogError(() => validateRecords(header, recordsSection(batch, header)));
     return undefined;
   }
-  if (codec !== GZIP_ID) throw new LogError({ code: "UNSUPPORTED_COMPRESSION_TYPE", codecId: codec });
-  // The pool takes its input over, and the caller's memory is not ours to give.
-  const payload = recordsSection(batch, header).slice();
   const outputBytesMax = config.maxMessageBytes * DECOMPRESSED_BYTES_FACTOR;
-  return workers.run("decompress", { codec: "gzip", payload, outputBytesMax }).then(
-    (records) => {
-      try {
-        asLogError(() => validateRecords(header, records));
-        return undefined;
-      } catch (error) {
-        if (error instanceof LogError) return error;
-        throw error;
-      }
-    },
-    (error: unknown) => {
-      if (error instanceof WorkerError)
-        return new LogError({ code: "INVALID_RECORD", reason: error.message }, { cause: error });
-      throw error;
-    },
+  if (batch.length < IN_POOL_BYTES_MIN[codec].decompress) {
+    const inlineBytesMax = Math.min(outputBytesMax, INLINE_OUTPUT_BYTES_MAX);
+    try {
+      workers.runNow("validate", { payload: batch, outputBytesMax: inlineBytesMax });
+      return undefined;
+    } catch (error) {
+      const isTooLarge = error instanceof WorkerError && error.code === "MESSAGE_TOO_LARGE";
+      if (!isTooLarge || inlineBytesMax === outputBytesMax) throw refusalOf(error, header);
+    }
+  }
+  // The pool takes its input over, and the caller's memory is not ours to give.
+  return workers.run("validate", { payload: batch.slice(), outputBytesMax }).then(
+    () => undefined,
+    (error: unknown) => refusalOf(error, header),
   );
 }
 
-function asLogError(check: () => void): void {
+/** What the log says of a job that failed. @throws the error itself when it is none of a job's */
+function refusalOf(error: unknown, header: BatchHeader): LogError {
+  if (!(error instanceof WorkerError)) throw error;
+  const options = { cause: error };
+  switch (error.code) {
+    case "CORRUPT_MESSAGE":
+      return corrupt(0, error.message, options);
+    case "INVALID_RECORD":
+    case "INVALID_TIMESTAMP":
+    case "MESSAGE_TOO_LARGE":
+      return new LogError({ code: "INVALID_RECORD", reason: error.message }, options);
+    case "UNSUPPORTED_COMPRESSION_TYPE":
+      return new LogError({ code: "UNSUPPORTED_COMPRESSION_TYPE", codecId: codecId(header) }, options);
+    case "CLOSED":
+    case "QUEUE_FULL":
+    case "REQUEST_TIMED_OUT":
+    case "WORKER_FAILED":
+      return new LogError({ code: "WORKER_FAILED", reason: error.code }, options);
+    default:
+      return error.code satisfies never;
+  }
+}
+
+function asLogError<Result>(check: () => Result): Result {
   try {
-    check();
+    return check();
   } catch (error) {
     if (!(error instanceof WireError)) throw error;
+    if (error.code === "UNSUPPORTED_COMPRESSION_TYPE") {
+      throw new LogError({ code: error.code, codecId: Number(error.facts["codecId"]) }, { cause: error });
+    }
     throw new LogError({ code: "INVALID_RECORD", reason: error.message }, { cause: error });
   }
 }

@@ -49,7 +49,9 @@ export type LogErrorType =
   | { readonly code: "RECORD_LIST_TOO_LARGE"; readonly sizeBytes: number; readonly limitBytes: number }
   | { readonly code: "UNEXPECTED_APPEND_OFFSET"; readonly baseOffset: number; readonly logEndOffset: Offset }
   | { readonly code: "UNSUPPORTED_COMPRESSION_TYPE"; readonly codecId: number }
-  | { readonly code: "UNSUPPORTED_FOR_MESSAGE_FORMAT"; readonly magic: number };
+  | { readonly code: "UNSUPPORTED_FOR_MESSAGE_FORMAT"; readonly magic: number }
+  /** The worker pool could not look into a compressed batch; `reason` is its own code. Nothing was appended. */
+  | { readonly code: "WORKER_FAILED"; readonly reason: string };
 
 export type LogErrorCode = LogErrorType["code"];
 
@@ -70,7 +72,7 @@ export class LogError extends Error {
   /** Whether the same call may succeed later without anybody's repair. */
   get retriable(): boolean {
     const { type } = this;
-    if (type.code === "QUEUE_FULL") return true;
+    if (type.code === "QUEUE_FULL" || type.code === "WORKER_FAILED") return true;
     return type.code === "KAFKA_STORAGE_ERROR" && (type.failure === "ENOSPC" || type.failure === "EMFILE");
   }
 }

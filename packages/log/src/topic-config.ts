@@ -1,4 +1,5 @@
 import { encodeUtf8, parseUtf8 } from "@tidemark/base";
+import { COMPRESSION_CODECS } from "@tidemark/wire";
 import type { CompressionCodec } from "@tidemark/wire";
 import type { LogConfig } from "./config.ts";
 import { isUuid } from "./uuid.ts";
@@ -7,6 +8,8 @@ import { isUuid } from "./uuid.ts";
 export interface TopicConfig extends LogConfig {
   /** What producers of this node compress batches with. */
   readonly compression: CompressionCodec;
+  /** `undefined`: the codec's default. */
+  readonly compressionLevel?: number | undefined;
 }
 
 /**
@@ -45,13 +48,32 @@ export function decodeTopic(
 ): { readonly topic: TopicDescription; readonly status: TopicStatus } | undefined {
   const fields = parseObject(bytes);
   if (fields === undefined) return undefined;
-  const { status, topicId, partitions, segmentBytes, indexIntervalBytes, maxMessageBytes, flush, compression } = fields;
+  const {
+    status,
+    topicId,
+    partitions,
+    segmentBytes,
+    indexIntervalBytes,
+    maxMessageBytes,
+    flush,
+    compression,
+    compressionLevel,
+  } = fields;
   if (status !== "ready" && status !== "incomplete") return undefined;
   if (typeof topicId !== "string" || !isUuid(topicId) || !isCount(partitions) || partitions === 0) return undefined;
   if (!isCount(segmentBytes) || !isCount(indexIntervalBytes) || !isCount(maxMessageBytes)) return undefined;
   if (flush !== "none" && flush !== "always") return undefined;
-  if (compression !== "none" && compression !== "gzip") return undefined;
-  const config = { segmentBytes, indexIntervalBytes, maxMessageBytes, flush, compression } as const;
+  const codec = COMPRESSION_CODECS.find((name) => name === compression);
+  if (codec === undefined || !(compressionLevel === undefined || Number.isSafeInteger(compressionLevel)))
+    return undefined;
+  const config: TopicConfig = {
+    segmentBytes,
+    indexIntervalBytes,
+    maxMessageBytes,
+    flush,
+    compression: codec,
+    compressionLevel: compressionLevel as number | undefined,
+  };
   return { topic: { name, topicId, partitions, config }, status };
 }
 

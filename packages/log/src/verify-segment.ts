@@ -1,14 +1,12 @@
 import { parseOffset, readFully, WorkerError } from "@tidemark/base";
-import type { FileHandle, FileSystem } from "@tidemark/base";
+import type { FileHandle, FileSystem, WorkerPool } from "@tidemark/base";
 import type { LeaderEpochCache } from "@tidemark/epoch-cache";
 import {
   checkCrc,
-  codecId,
   decodeRecords,
-  decompressPayload,
+  decompressBatchNow,
   readBatchHeader,
   RECORD_BATCH_OVERHEAD,
-  recordsSection,
   scanBatch,
   validateRecords,
   WireError,
@@ -21,7 +19,6 @@ const WINDOW_BYTES = 1024 ** 2;
 /** No payload may decompress to more here. */
 const DECOMPRESSED_BYTES_MAX = 256 * 1024 ** 2;
 const MAGIC_POSITION = 16;
-const GZIP_CODEC_ID = 1;
 
 export interface SegmentToVerify {
   readonly path: string;
@@ -55,18 +52,20 @@ export interface SegmentFigures {
  */
 export async function verifySegment(
   files: FileSystem,
+  workers: Pick<WorkerPool, "runNow">,
   segment: SegmentToVerify,
   findings: VerifyFindings,
 ): Promise<SegmentFigures> {
   const file = await files.open(segment.path, "read");
   try {
-    return await new SegmentVerifier(file, await file.size(), segment, findings).run();
+    return await new SegmentVerifier(file, await file.size(), workers, segment, findings).run();
   } finally {
     await file.close();
   }
 }
 
 class SegmentVerifier {
+  readonly #workers: Pick<WorkerPool, "runNow">;
   readonly #window: FileWindow;
   readonly #sizeBytes: number;
   readonly #segment: SegmentToVerify;
@@ -78,7 +77,14 @@ class SegmentVerifier {
   #nextIndexEntry = 0;
   readonly #epochsReported = new Set<number>();
 
-  constructor(file: FileHandle, sizeBytes: number, segment: SegmentToVerify, findings: VerifyFindings) {
+  constructor(
+    file: FileHandle,
+    sizeBytes: number,
+    workers: Pick<WorkerPool, "runNow">,
+    segment: SegmentToVerify,
+    findings: VerifyFindings,
+  ) {
+    this.#workers = workers;
     this.#window = new FileWindow(file, sizeBytes);
     this.#sizeBytes = sizeBytes;
     this.#segment = segment;
@@ -187,25 +193,17 @@ class SegmentVerifier {
 
   #checkRecords(header: BatchHeader, bytes: Uint8Array, at: { positionBytes: number; offset: number }): void {
     const { path } = this.#segment;
-    const codec = codecId(header);
-    if (codec > GZIP_CODEC_ID) {
-      this.#findings.add(
-        "note",
-        "codec-unknown",
-        path,
-        `compression codec ${codec} is not read yet: records not looked at`,
-        at,
-      );
-      return;
-    }
     try {
-      const section = recordsSection(bytes, header);
-      const payload = codec === GZIP_CODEC_ID ? decompressPayload("gzip", section, DECOMPRESSED_BYTES_MAX) : section;
+      const payload = decompressBatchNow(this.#workers, bytes, header, DECOMPRESSED_BYTES_MAX);
       // After compaction offsets have gaps, which a client's batch may not have.
       if (header.recordsCount === header.lastOffsetDelta + 1) validateRecords(header, payload);
       else for (const record of decodeRecords(header, payload)) checkDelta(header, record.offset);
     } catch (error) {
       if (!(error instanceof WireError || error instanceof WorkerError)) throw error;
+      if (error instanceof WorkerError && error.code === "UNSUPPORTED_COMPRESSION_TYPE") {
+        this.#findings.add("note", "codec-unknown", path, `records not looked at: ${error.message}`, at);
+        return;
+      }
       this.#findings.add(
         "error",
         "records-damaged",

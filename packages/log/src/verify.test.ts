@@ -1,4 +1,5 @@
 import { encodeUtf8 } from "@tidemark/base";
+import { NODE_CODECS } from "@tidemark/codecs";
 import { compressPayload, encodeBatch, recordsSection, scanBatch, withCompressedPayload } from "@tidemark/wire";
 import { describe, expect, test } from "vitest";
 import { append, CONFIG, DATA, lead, ManagerFixture } from "./log-manager.fixture.ts";
@@ -39,8 +40,8 @@ async function cut(fixture: ManagerFixture, path: string, bytes: number): Promis
   await file.close();
 }
 
-const verify = ({ files }: ManagerFixture, path = "") =>
-  verifyDirectory({ files, directory: path === "" ? DATA : `${DATA}/${path}` });
+const verify = ({ files, environment: { workers } }: ManagerFixture, path = "") =>
+  verifyDirectory({ files, workers, directory: path === "" ? DATA : `${DATA}/${path}` });
 const kindsOf = (findings: readonly { readonly kind: string }[]) => findings.map(({ kind }) => kind);
 
 describe("verification of a directory", () => {
@@ -79,7 +80,12 @@ describe("verification of a directory", () => {
     const fixture = await filledDirectory();
     const manager = await fixture.open();
     await append(await lead(manager, "orders"), VALUE);
-    const inUse = await verifyDirectory({ files: fixture.files, directory: DATA, isInUse: true });
+    const inUse = await verifyDirectory({
+      files: fixture.files,
+      workers: fixture.environment.workers,
+      directory: DATA,
+      isInUse: true,
+    });
     expect(inUse).toMatchObject({ isInUse: true, wasCleanShutdown: false, errors: [], records: 101 });
     fixture.kill();
     expect(await verify(fixture)).toMatchObject({
@@ -235,8 +241,8 @@ describe("verification of a directory", () => {
     const fixture = new ManagerFixture();
     await fixture.files.makeDirectory(`${DATA}/t-0`);
     for (const [content, kinds] of [
-      [compressPayload("gzip", payload), []],
-      [compressPayload("gzip", payload.subarray(1)), ["records-damaged"]],
+      [compressPayload(NODE_CODECS, "gzip", payload), []],
+      [compressPayload(NODE_CODECS, "gzip", payload.subarray(1)), ["records-damaged"]],
       [encodeUtf8("no gzip"), ["records-damaged"]],
     ] as const) {
       const file = await fixture.files.open(`${DATA}/t-0/00000000000000000000.log`, "truncate");
@@ -263,7 +269,9 @@ describe("verification of a directory", () => {
   });
 
   test("a directory that is not there is a FileError", async () => {
-    const { files } = new ManagerFixture();
-    await expect(verifyDirectory({ files, directory: "nowhere" })).rejects.toMatchObject({ code: "ENOENT" });
+    const { files, environment } = new ManagerFixture();
+    await expect(verifyDirectory({ files, workers: environment.workers, directory: "nowhere" })).rejects.toMatchObject({
+      code: "ENOENT",
+    });
   });
 });

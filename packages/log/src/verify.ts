@@ -1,5 +1,5 @@
 import { directoryOf, FileError, isDirectory, joinPath, readFileIfPresent } from "@tidemark/base";
-import type { FileSystem } from "@tidemark/base";
+import type { FileSystem, WorkerPool } from "@tidemark/base";
 import {
   CheckpointError,
   decodeLeaderEpochCheckpoint,
@@ -26,6 +26,8 @@ import { verifySegment } from "./verify-segment.ts";
 
 export interface VerifyOptions {
   readonly files: FileSystem;
+  /** Decompresses. */
+  readonly workers: Pick<WorkerPool, "runNow">;
   /** A Kafka log directory, or one partition's directory in it. */
   readonly directory: string;
   /** Whether a running node holds the directory, if the caller knows: then its end may be growing. Default: not known. */
@@ -38,6 +40,7 @@ export interface VerifyOptions {
 
 interface VerifyContext {
   readonly files: FileSystem;
+  readonly workers: Pick<WorkerPool, "runNow">;
   readonly findings: VerifyFindings;
   /** Whether the end of a log may be torn or growing. */
   readonly mayBeTorn: boolean;
@@ -52,7 +55,7 @@ interface VerifyContext {
  * Cost: reads all of it; one window of 1 MiB, or the largest batch, in memory
  */
 export async function verifyDirectory(options: VerifyOptions): Promise<VerifyReport> {
-  const { files, directory, isInUse } = options;
+  const { files, workers, directory, isInUse } = options;
   const findings = new VerifyFindings();
   const names = [...(await files.list(directory))].sort();
   const isPartition = names.some((name) => parseSegmentFileName(name, LOG_SUFFIX) !== undefined);
@@ -61,6 +64,7 @@ export async function verifyDirectory(options: VerifyOptions): Promise<VerifyRep
   const figures = { segments: 0, batches: 0, records: 0, bytes: 0, indexEntries: 0 };
   const context: VerifyContext = {
     files,
+    workers,
     findings,
     mayBeTorn: !wasCleanShutdown,
     onSegment: (segment) => {
@@ -193,6 +197,7 @@ async function verifyPartition(
       const index = await readIndex(context, { indexPath, baseOffset, isActive });
       const figures = await verifySegment(
         files,
+        context.workers,
         {
           path,
           baseOffset,

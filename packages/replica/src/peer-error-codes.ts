@@ -8,6 +8,6 @@ export function peerErrorOf(error: unknown): PeerErrorCode {
   const { code } = error;
   if (code in PEER_ERROR_NUMBERS) return code as PeerErrorCode;
   if (code === "LOG_CLOSED") return "NOT_LEADER_OR_FOLLOWER";
-  if (code === "QUEUE_FULL") return "THROTTLING_QUOTA_EXCEEDED";
+  if (code === "QUEUE_FULL" || code === "WORKER_FAILED") return "THROTTLING_QUOTA_EXCEEDED";
   return "UNKNOWN_SERVER_ERROR";
 }

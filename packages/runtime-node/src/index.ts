@@ -5,6 +5,7 @@ export type { NodeEnvironment, NodeEnvironmentOptions } from "./environment.ts";
 export { LmdbState } from "./lmdb-state.ts";
 export { NodeFileSystem } from "./node-file-system.ts";
 export type { TryLock } from "./node-file-lock.ts";
+export { NODE_JOBS } from "./node-jobs.ts";
 export { PiscinaWorkerPool } from "./piscina-worker-pool.ts";
 export type { WorkerPoolOptions } from "./piscina-worker-pool.ts";
 export { StateError } from "./state-error.ts";

@@ -146,8 +146,8 @@ describe("runRequest, the function a thread runs", () => {
       name: "decompress",
       input: { codec: "gzip", payload: new Uint8Array(3), outputBytesMax: 10 },
     });
-    expect(reply).toMatchObject({ type: "failed", code: "CORRUPT" });
-    expect(reply.type === "failed" && reply.message).not.toContain("CORRUPT");
+    expect(reply).toMatchObject({ type: "failed", code: "CORRUPT_MESSAGE" });
+    expect(reply.type === "failed" && reply.message).not.toContain("CORRUPT_MESSAGE");
   });
 
   test("answers WORKER_FAILED to what is no job", () => {

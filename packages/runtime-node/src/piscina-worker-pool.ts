@@ -4,6 +4,7 @@ import { pathToFileURL } from "node:url";
 import { Piscina } from "piscina";
 import type { WorkerJobName, WorkerJobs, WorkerPool } from "@tidemark/base";
 import { fail, WorkerError } from "@tidemark/base";
+import { NODE_JOBS } from "./node-jobs.ts";
 import { transferable } from "./transfer.ts";
 import type { WorkerReply } from "./worker-protocol.ts";
 
@@ -76,6 +77,10 @@ export class PiscinaWorkerPool implements WorkerPool {
       this.#unsettledCount--;
       if (this.#unsettledCount === 0) this.#onSettled?.();
     }
+  }
+
+  runNow<Name extends WorkerJobName>(name: Name, input: WorkerJobs[Name]["input"]): WorkerJobs[Name]["output"] {
+    return NODE_JOBS.runNow(name, input);
   }
 
   close(): Promise<void> {

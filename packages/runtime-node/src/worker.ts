@@ -1,6 +1,6 @@
 import { transferableSymbol, valueSymbol, move } from "piscina";
 import { WorkerError } from "@tidemark/base";
-import { runWorkerJob } from "@tidemark/wire";
+import { NODE_JOBS } from "./node-jobs.ts";
 import { transferable } from "./transfer.ts";
 import type { WorkerReply, WorkerRequest } from "./worker-protocol.ts";
 
@@ -15,7 +15,7 @@ export default function handleRequest(request: WorkerRequest): unknown {
 /** Runs one job. Never throws. */
 export function runRequest(request: WorkerRequest): WorkerReply {
   try {
-    return { type: "done", output: runWorkerJob(request.name, request.input) };
+    return { type: "done", output: NODE_JOBS.runNow(request.name, request.input) };
   } catch (error) {
     if (!(error instanceof WorkerError)) return { type: "failed", code: "WORKER_FAILED", message: String(error) };
     // The error made of this on the other side puts the code in front again.

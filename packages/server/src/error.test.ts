@@ -56,7 +56,13 @@ describe("what a caller is told", () => {
       "retry",
     ],
     [new StateError("CORRUPT", "d/state", "x"), "KAFKA_STORAGE_ERROR", "reopen"],
-    [new WorkerError("CORRUPT", "x"), "CORRUPT_MESSAGE", "restore-data"],
+    [new WorkerError("CORRUPT_MESSAGE", "x"), "CORRUPT_MESSAGE", "restore-data"],
+    [new WorkerError("MESSAGE_TOO_LARGE", "x"), "MESSAGE_TOO_LARGE", "restore-data"],
+    [new WorkerError("UNSUPPORTED_COMPRESSION_TYPE", "x"), "UNSUPPORTED_COMPRESSION_TYPE", "restore-data"],
+    [new WorkerError("WORKER_FAILED", "x"), "WORKER_FAILED", "retry"],
+    [new WorkerError("QUEUE_FULL", "x"), "QUEUE_FULL", "retry"],
+    [new WorkerError("REQUEST_TIMED_OUT", "x"), "REQUEST_TIMED_OUT", "retry"],
+    [new WorkerError("CLOSED", "x"), "CLOSED", "reopen"],
     [new WireError("INVALID_RECORD", "x"), "INVALID_RECORD", "fix-call"],
   ])("%s", (cause, code, kind) => {
     expect(toTidemarkError(cause)).toMatchObject({ code, kind, cause });

@@ -58,6 +58,7 @@ const KINDS: Readonly<Record<TidemarkErrorCode, TidemarkErrorKind>> = {
   UNKNOWN_TOPIC_OR_PARTITION: "fix-call",
   UNSUPPORTED_COMPRESSION_TYPE: "restore-data",
   UNSUPPORTED_FOR_MESSAGE_FORMAT: "restore-data",
+  WORKER_FAILED: "retry",
 };
 
 export interface TidemarkErrorFacts {
@@ -114,8 +115,10 @@ export function toTidemarkError(error: unknown, place: ErrorPlace = {}): unknown
     return new TidemarkError("KAFKA_STORAGE_ERROR", error.message, facts, { cause: error });
   }
   if (error instanceof WorkerError) {
-    const message = `a compressed batch does not decompress: ${error.message}`;
-    return new TidemarkError("CORRUPT_MESSAGE", message, place, { cause: error });
+    const message = `a compressed batch cannot be read: ${error.message}`;
+    // Of a batch that is stored: nothing is wrong with the call.
+    const facts = error.code === "MESSAGE_TOO_LARGE" ? ({ ...place, kind: "restore-data" } as const) : place;
+    return new TidemarkError(error.code, message, facts, { cause: error });
   }
   return error;
 }

@@ -1,24 +1,13 @@
 import { toOffset } from "@tidemark/base";
 import type { Offset, WorkerPool } from "@tidemark/base";
 import type { PartitionLog } from "@tidemark/log";
-import {
-  checkCrc,
-  compressionCodec,
-  decodeRecords,
-  decompressPayload,
-  isControlBatch,
-  recordsSection,
-  scanBatch,
-} from "@tidemark/wire";
+import { checkCrc, decodeRecords, decompressBatch, isControlBatch, scanBatch } from "@tidemark/wire";
 import type { BatchHeader, RecordHeader } from "@tidemark/wire";
 import { onAbort } from "./abort.ts";
 import { TidemarkError, toTidemarkError } from "./error.ts";
 
 /** Bytes read from the log at a time unless told otherwise. Kafka: max.partition.fetch.bytes. */
 const FETCH_BYTES_DEFAULT = 1024 ** 2;
-
-/** A compressed payload of at least this many bytes is decompressed by the pool: 8 KiB hold up the loop for 0.1 ms, as long as a hand-over takes. */
-export const DECOMPRESS_IN_POOL_BYTES_MIN = 8 * 1024;
 
 /** Period of a timer that does nothing but keep the process; the longest that Node takes. */
 const KEEPING_TIMER_MS = 2 ** 31 - 1;
@@ -208,7 +197,7 @@ export class RecordIterator implements AsyncIterableIterator<FetchedRecord> {
     if (!checkCrc(this.#slice, header)) throw corrupt(this.#source, this.#offset, "the CRC does not match");
     if (isControlBatch(header)) return [];
     const records: FetchedRecord[] = [];
-    const payload = await payloadOf(this.#source, this.#slice, header);
+    const payload = await decompressBatch(this.#source.workers, this.#slice, header, DECOMPRESSED_BYTES_MAX);
     for (const { offset, timestamp, key, value, headers } of decodeRecords(header, payload)) {
       if (offset < this.#offset || offset >= this.#endOffset) continue;
       records.push({ topic, partition, offset, timestamp, key, value, headers });
@@ -231,16 +220,6 @@ export class RecordIterator implements AsyncIterableIterator<FetchedRecord> {
       this.#stopWaiting = undefined;
     }
   }
-}
-
-/** The records of a batch, decompressed. */
-function payloadOf(source: FetchSource, bytes: Uint8Array, header: BatchHeader): Uint8Array | Promise<Uint8Array> {
-  const section = recordsSection(bytes, header);
-  const codec = compressionCodec(header);
-  if (codec === "none") return section;
-  if (section.length < DECOMPRESS_IN_POOL_BYTES_MIN) return decompressPayload(codec, section, DECOMPRESSED_BYTES_MAX);
-  const input = { codec, payload: new Uint8Array(section), outputBytesMax: DECOMPRESSED_BYTES_MAX };
-  return source.workers.run("decompress", input);
 }
 
 function corrupt({ topic, partition }: FetchSource, offset: number, reason: string): TidemarkError {

@@ -1,12 +1,10 @@
 export type { AppendedRecord } from "./append-call.ts";
 export { TidemarkError } from "./error.ts";
 export type { TidemarkErrorCode, TidemarkErrorKind } from "./error.ts";
-export { DECOMPRESS_IN_POOL_BYTES_MIN } from "./fetch.ts";
 export type { FetchedRecord, FetchOptions } from "./fetch.ts";
 export type { Bytes, RecordToAppend } from "./record-input.ts";
 export { BATCH_BYTES_DEFAULT, BUFFER_MEMORY_BYTES_DEFAULT } from "./options.ts";
 export type { TidemarkOptions, TidemarkParts, TopicOptions } from "./options.ts";
-export { COMPRESS_IN_POOL_BYTES_MIN } from "./partition-accumulator.ts";
 export { Tidemark } from "./tidemark.ts";
 export type { NodeDescription, PartitionDescription } from "./tidemark.ts";
 export { describeDirectories } from "./describe.ts";

@@ -2,7 +2,7 @@ import type { Environment, State } from "@tidemark/base";
 import { DEFAULT_LOG_CONFIG, QUEUED_BYTES_MAX, SEGMENT_BYTES_MAX } from "@tidemark/log";
 import type { FlushMode, TopicConfig } from "@tidemark/log";
 import type { CompressionCodec } from "@tidemark/wire";
-import { RECORD_BATCH_OVERHEAD } from "@tidemark/wire";
+import { COMPRESSION_CODECS, compressionLevels, RECORD_BATCH_OVERHEAD } from "@tidemark/wire";
 import { TidemarkError } from "./error.ts";
 
 /** A batch takes records of several appends up to this size. */
@@ -44,8 +44,10 @@ export interface TopicOptions {
   readonly segmentBytes?: number;
   /** Largest batch, uncompressed and with its header. Default 1 MiB + 12. */
   readonly maxMessageBytes?: number;
-  /** What batches are compressed with. Default `none`. */
+  /** What batches are compressed with: `none`, `gzip`, `snappy`, `lz4` or `zstd`. Default `none`. */
   readonly compression?: CompressionCodec;
+  /** gzip 1 to 9, zstd -131072 to 22; the others have none. With `compression` only. Default: the codec's own. */
+  readonly compressionLevel?: number;
   /** Default: as given to `open`. */
   readonly flush?: FlushMode;
 }
@@ -71,7 +73,8 @@ export function checkOptions(options: TidemarkOptions): void {
 export function checkTopicOptions(topic: string, options: TopicOptions): void {
   try {
     checkChoice("flush", options.flush, ["none", "always"]);
-    checkChoice("compression", options.compression, ["none", "gzip"]);
+    checkChoice("compression", options.compression, COMPRESSION_CODECS);
+    checkCompressionLevel(options);
     // A segment has to hold at least one small batch.
     checkInteger("segmentBytes", options.segmentBytes, SEGMENT_BYTES_MIN, SEGMENT_BYTES_MAX);
     checkInteger("maxMessageBytes", options.maxMessageBytes, SEGMENT_BYTES_MIN, INT32_MAX);
@@ -79,6 +82,15 @@ export function checkTopicOptions(topic: string, options: TopicOptions): void {
     if (!(error instanceof TidemarkError)) throw error;
     throw new TidemarkError("INVALID_CONFIG", `topic "${topic}": ${error.message}`, { topic });
   }
+}
+
+function checkCompressionLevel({ compression = "none", compressionLevel }: TopicOptions): void {
+  if (compressionLevel === undefined) return;
+  const levels = compression === "none" ? undefined : compressionLevels(compression);
+  if (levels === undefined) {
+    throw new TidemarkError("INVALID_REQUEST", `compression ${compression} has no levels (given: ${compressionLevel})`);
+  }
+  checkInteger("compressionLevel", compressionLevel, levels.min, levels.max);
 }
 
 /** Room for a batch of one record with a little content. */
@@ -107,6 +119,8 @@ export function configOf(base: TopicConfig, options: TopicOptions): TopicConfig 
     maxMessageBytes: options.maxMessageBytes ?? base.maxMessageBytes,
     flush: options.flush ?? base.flush,
     compression: options.compression ?? base.compression,
+    // A level belongs to its codec.
+    compressionLevel: options.compression === undefined ? base.compressionLevel : options.compressionLevel,
   };
 }
 
@@ -116,6 +130,7 @@ export function isSameConfig(a: TopicConfig, b: TopicConfig): boolean {
     a.indexIntervalBytes === b.indexIntervalBytes &&
     a.maxMessageBytes === b.maxMessageBytes &&
     a.flush === b.flush &&
-    a.compression === b.compression
+    a.compression === b.compression &&
+    a.compressionLevel === b.compressionLevel
   );
 }

@@ -2,6 +2,7 @@ import { BufferPool, encodeUtf8, toOffset, WorkerError } from "@tidemark/base";
 import type { WorkerPool } from "@tidemark/base";
 import { LogError } from "@tidemark/log";
 import type { AppendResult } from "@tidemark/log";
+import { NODE_CODECS } from "@tidemark/codecs";
 import { codecId, decodeRecords, decompressPayload, recordsSection, runWorkerJob, scanBatch } from "@tidemark/wire";
 import type { BatchHeader, CompressionCodec, RecordInput } from "@tidemark/wire";
 import { describe, expect, test } from "vitest";
@@ -24,7 +25,7 @@ class FakeLog {
       if (scan.type !== "batch") throw new Error("a batch is handed over");
       const { header } = scan;
       const section = recordsSection(bytes, header);
-      const payload = codecId(header) === 0 ? section : decompressPayload("gzip", section, 2 ** 30);
+      const payload = codecId(header) === 0 ? section : decompressPayload(NODE_CODECS, "gzip", section, 2 ** 30);
       this.batches.push({
         header,
         values: [...decodeRecords(header, payload)].map(({ value }) =>
@@ -50,8 +51,10 @@ class FakePool implements WorkerPool {
 
   run: WorkerPool["run"] = (name, input) =>
     new Promise((resolve, reject) => {
-      this.jobs.push({ finish: () => resolve(runWorkerJob(name, input)), fail: reject });
+      this.jobs.push({ finish: () => resolve(runWorkerJob(NODE_CODECS, name, input)), fail: reject });
     });
+
+  runNow: WorkerPool["runNow"] = (name, input) => runWorkerJob(NODE_CODECS, name, input);
 
   close(): Promise<void> {
     return Promise.resolve();

@@ -1,25 +1,20 @@
 import { fail, WorkerError } from "@tidemark/base";
-import type { BufferPool, WorkerPool } from "@tidemark/base";
+import type { BufferPool, CodecName, WorkerPool } from "@tidemark/base";
 import { BATCHES_REMEMBERED, LogError } from "@tidemark/log";
 import type { AppendResult, PartitionLog } from "@tidemark/log";
 import {
   BatchBuilder,
-  compressPayload,
+  compressBatch,
   encodedRecordBytes,
   incrementSequence,
   RECORD_BATCH_OVERHEAD,
-  recordsSection,
   scanBatch,
-  withCompressedPayload,
 } from "@tidemark/wire";
 import type { CompressionCodec, RecordInput } from "@tidemark/wire";
 import { TidemarkError } from "./error.ts";
 
 /** Batches of one partition that are with the log at a time: as many as a log remembers of a producer. */
 export const BATCHES_IN_FLIGHT_MAX = BATCHES_REMEMBERED;
-
-/** A payload of at least this many bytes is compressed by the pool; below (4 KiB take 0.09 ms) the hand-over costs as much as it frees. */
-export const COMPRESS_IN_POOL_BYTES_MIN = 4 * 1024;
 
 /** Never raised: a new producer id comes with every open. */
 const PRODUCER_EPOCH = 0;
@@ -33,6 +28,8 @@ export interface AccumulatorOptions {
   readonly pool: BufferPool;
   readonly producerId: number;
   readonly compression: CompressionCodec;
+  /** `undefined`: the codec's default. */
+  readonly compressionLevel?: number | undefined;
   /** A batch takes records of several appends up to this size; one append's own records may make it larger. */
   readonly batchBytes: number;
   /** No batch is larger. */
@@ -246,7 +243,7 @@ export class PartitionAccumulator {
     });
     let appended: Promise<AppendResult>;
     try {
-      const compressed = await this.#compress(encoded);
+      const compressed = await this.#compress(encoded, compression);
       await previousHandedOver;
       appended = log.append(compressed, { origin: "local" });
       batch.builder.release();
@@ -257,24 +254,16 @@ export class PartitionAccumulator {
   }
 
   /** The batch compressed, or as it is when that is smaller or the pool fails: compression is a saving, not a promise. */
-  async #compress(batch: Uint8Array): Promise<Uint8Array> {
+  async #compress(batch: Uint8Array, codec: CodecName): Promise<Uint8Array> {
     const scan = scanBatch(batch, 0);
     if (scan.type !== "batch") return fail("our own batch can be read", { type: scan.type });
-    const payload = recordsSection(batch, scan.header);
-    let compressed: Uint8Array;
-    if (payload.length < COMPRESS_IN_POOL_BYTES_MIN) {
-      compressed = compressPayload("gzip", payload);
-    } else {
-      try {
-        // A copy: what is handed to the pool may not be touched again, and the batch around it still may be needed.
-        const input = { codec: "gzip", payload: new Uint8Array(payload), level: undefined } as const;
-        compressed = await this.#options.workers.run("compress", input);
-      } catch (error) {
-        if (!(error instanceof WorkerError)) throw error;
-        return batch;
-      }
+    const { workers, compressionLevel } = this.#options;
+    try {
+      return await compressBatch(workers, batch, scan.header, codec, compressionLevel);
+    } catch (error) {
+      if (!(error instanceof WorkerError)) throw error;
+      return batch;
     }
-    return compressed.length < payload.length ? withCompressedPayload(batch, "gzip", compressed) : batch;
   }
 }
 

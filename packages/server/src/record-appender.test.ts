@@ -3,6 +3,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { BufferPool, toOffset } from "@tidemark/base";
 import type { Clock } from "@tidemark/base";
+import { NODE_CODECS } from "@tidemark/codecs";
 import { LogError } from "@tidemark/log";
 import type { AppendResult } from "@tidemark/log";
 import { decodeRecords, recordsSection, runWorkerJob, scanBatch } from "@tidemark/wire";
@@ -54,7 +55,11 @@ function setUp() {
     topic: "t",
     partition: 0,
     log: { append },
-    workers: { run: async (name, input) => runWorkerJob(name, input), close: async () => undefined },
+    workers: {
+      run: async (name, input) => runWorkerJob(NODE_CODECS, name, input),
+      runNow: (name, input) => runWorkerJob(NODE_CODECS, name, input),
+      close: async () => undefined,
+    },
     pool: new BufferPool({ poisons: true }),
     producerId: 7,
     compression: "none",

@@ -328,7 +328,7 @@ export class Topic {
     if (accumulator === undefined) {
       const { workers, pool, producerId, batchBytes } = this.#context;
       const log = this.#log(partition);
-      const { compression } = this.config;
+      const { compression, compressionLevel } = this.config;
       const batchBytesMax = this.#batchBytesMax;
       accumulator = new PartitionAccumulator({
         topic: this.name,
@@ -338,6 +338,7 @@ export class Topic {
         pool,
         producerId,
         compression,
+        compressionLevel,
         batchBytes,
         batchBytesMax,
       });

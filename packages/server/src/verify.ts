@@ -3,7 +3,7 @@ import { resolve } from "node:path";
 import { joinPath, readFileIfPresent } from "@tidemark/base";
 import { META_PROPERTIES_FILE, verifyDirectory as verifyLogDirectory } from "@tidemark/log";
 import type { VerifyOptions, VerifyReport } from "@tidemark/log";
-import { NodeFileSystem } from "@tidemark/runtime-node";
+import { NODE_JOBS, NodeFileSystem } from "@tidemark/runtime-node";
 import { translated } from "./error.ts";
 
 /**
@@ -28,6 +28,7 @@ export async function verifyDirectory(
       return verifyLogDirectory({
         ...options,
         files,
+        workers: NODE_JOBS,
         directory: logDirectory,
         isInUse: await isLocked(joinPath(logDirectory, ".lock")),
       });

@@ -1,5 +1,6 @@
 import { WorkerError } from "@tidemark/base";
 import type { WorkerJobName, WorkerJobs, WorkerPool } from "@tidemark/base";
+import { NODE_CODECS } from "@tidemark/codecs";
 import { runWorkerJob } from "@tidemark/wire";
 import { copyBytes } from "./bytes.ts";
 import { SimulatedCrash } from "./completion.ts";
@@ -34,6 +35,11 @@ export class SimulatedWorkerPool implements WorkerPool {
     const call = this.#runQueued(name, { ...input, payload }).finally(() => this.#calls.delete(call));
     this.#calls.add(call);
     return call;
+  }
+
+  runNow<Name extends WorkerJobName>(name: Name, input: WorkerJobs[Name]["input"]): WorkerJobs[Name]["output"] {
+    if (this.#isAbandoned) throw new SimulatedCrash("the process is gone");
+    return runWorkerJob(NODE_CODECS, name, input);
   }
 
   /** The next `count` jobs die with their worker. */
@@ -71,6 +77,6 @@ export class SimulatedWorkerPool implements WorkerPool {
       this.#failures--;
       throw new WorkerError("WORKER_FAILED", `a worker died in ${name}`);
     }
-    return runWorkerJob(name, input);
+    return runWorkerJob(NODE_CODECS, name, input);
   }
 }

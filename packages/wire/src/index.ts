@@ -1,5 +1,12 @@
 export { BatchBuilder } from "./batch-builder.ts";
-export { compressPayload, decompressPayload } from "./codec.ts";
+export { compressionLevels, compressPayload, decompressPayload } from "./codec.ts";
+export {
+  compressBatch,
+  decompressBatch,
+  decompressBatchNow,
+  IN_POOL_BYTES_MIN,
+  INLINE_OUTPUT_BYTES_MAX,
+} from "./compression.ts";
 export { CRC_NATIVE_BYTES_MIN, crc32c } from "./crc32c.ts";
 export { WireError } from "./error.ts";
 export type { WireErrorCode, WireFacts } from "./error.ts";
@@ -54,6 +61,7 @@ export type {
 export {
   checkCrc,
   codecId,
+  COMPRESSION_CODECS,
   compressionCodec,
   isControlBatch,
   isLogAppendTime,

@@ -1,22 +1,48 @@
-import type { WorkerJobName, WorkerJobs } from "@tidemark/base";
+import { WorkerError } from "@tidemark/base";
+import type { Codecs, WorkerJobName, WorkerJobs } from "@tidemark/base";
 import { compressPayload, decompressPayload } from "./codec.ts";
 import { crc32c } from "./crc32c.ts";
+import { WireError } from "./error.ts";
+import { compressionCodec, recordsSection, scanBatch } from "./record-batch.ts";
+import { validateRecords } from "./record-decode.ts";
 
-type Jobs = { readonly [Name in WorkerJobName]: (input: WorkerJobs[Name]["input"]) => WorkerJobs[Name]["output"] };
+type Jobs = {
+  readonly [Name in WorkerJobName]: (codecs: Codecs, input: WorkerJobs[Name]["input"]) => WorkerJobs[Name]["output"];
+};
 
 const JOBS: Jobs = {
-  compress: ({ codec, payload, level }) => compressPayload(codec, payload, level),
-  decompress: ({ codec, payload, outputBytesMax }) => decompressPayload(codec, payload, outputBytesMax),
-  crc32c: ({ payload }) => crc32c(payload),
+  compress: (codecs, { codec, payload, level }) => compressPayload(codecs, codec, payload, level),
+  decompress: (codecs, { codec, payload, outputBytesMax }) => decompressPayload(codecs, codec, payload, outputBytesMax),
+  validate: (codecs, { payload, outputBytesMax }) => validateBatch(codecs, payload, outputBytesMax),
+  crc32c: (_, { payload }) => crc32c(payload),
 };
 
 /**
- * The pure functions behind `WorkerPool`: run by a worker thread, or at once by the simulator. Outputs own their memory.
- * @throws WorkerError CORRUPT, RECORD_TOO_LARGE
+ * The pure functions behind `WorkerPool`: run by a worker thread, or at once. Outputs own their memory; inputs are only read.
+ * @throws WorkerError as the job says
  */
 export function runWorkerJob<Name extends WorkerJobName>(
+  codecs: Codecs,
   name: Name,
   input: WorkerJobs[Name]["input"],
 ): WorkerJobs[Name]["output"] {
-  return JOBS[name](input);
+  return JOBS[name](codecs, input);
+}
+
+function validateBatch(codecs: Codecs, batch: Uint8Array, outputBytesMax: number): number {
+  const scan = scanBatch(batch, 0);
+  if (scan.type !== "batch") throw new WorkerError("CORRUPT_MESSAGE", "not one whole batch");
+  const { header } = scan;
+  try {
+    const codec = compressionCodec(header);
+    const section = recordsSection(batch, header);
+    const records = codec === "none" ? section : decompressPayload(codecs, codec, section, outputBytesMax);
+    return validateRecords(header, records);
+  } catch (error) {
+    if (!(error instanceof WireError)) throw error;
+    const { code } = error;
+    // No other comes of a batch whose header was read.
+    const isKnown = code === "INVALID_TIMESTAMP" || code === "UNSUPPORTED_COMPRESSION_TYPE";
+    throw new WorkerError(isKnown ? code : "INVALID_RECORD", error.reason, { cause: error });
+  }
 }

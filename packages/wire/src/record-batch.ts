@@ -1,4 +1,5 @@
 import { fail } from "@tidemark/base";
+import type { CodecName } from "@tidemark/base";
 import { readInt16, readInt32, readInt64, readUint32, writeInt16, writeInt32, writeInt64 } from "./bytes.ts";
 import { crc32cOfRange } from "./crc32c.ts";
 import { WireError } from "./error.ts";
@@ -45,10 +46,17 @@ const CONTROL_BIT = 0x20;
 /** Bits Kafka keeps when it rewrites a header: all it knows. */
 const KNOWN_ATTRIBUTES = 0x7f;
 
-/** Codecs whose payloads we make and read. */
-export type CompressionCodec = "none" | "gzip";
+/** What the records section is compressed with. */
+export type CompressionCodec = "none" | CodecName;
 
-const CODEC_NAMES = ["none", "gzip", "snappy", "lz4", "zstd"] as const;
+/** By the id in the attributes. */
+export const COMPRESSION_CODECS = [
+  "none",
+  "gzip",
+  "snappy",
+  "lz4",
+  "zstd",
+] as const satisfies readonly CompressionCodec[];
 
 /** The header of one batch, as it stands in the bytes. */
 export interface BatchHeader {
@@ -89,13 +97,13 @@ export function codecId(header: BatchHeader): number {
 
 /**
  * The codec of the records section.
- * @throws WireError UNSUPPORTED_COMPRESSION_TYPE for snappy, lz4, zstd and the ids that mean nothing
+ * @throws WireError UNSUPPORTED_COMPRESSION_TYPE for the ids that mean nothing
  */
 export function compressionCodec(header: BatchHeader): CompressionCodec {
   const id = codecId(header);
-  if (id === 0) return "none";
-  if (id === 1) return "gzip";
-  throw new WireError("UNSUPPORTED_COMPRESSION_TYPE", `codec ${CODEC_NAMES[id] ?? "unknown"}`, {
+  const codec = COMPRESSION_CODECS[id];
+  if (codec !== undefined) return codec;
+  throw new WireError("UNSUPPORTED_COMPRESSION_TYPE", `there is no codec ${id}`, {
     codecId: id,
     baseOffset: header.baseOffset,
   });
@@ -257,13 +265,13 @@ export function writeHeader(batch: Uint8Array, sizeInBytes: number, fields: Head
  * A new batch with the header of `batch` around `payload`, its records as `codec` compressed them. Attributes, length and
  * CRC are set.
  */
-export function withCompressedPayload(batch: Uint8Array, codec: "gzip", payload: Uint8Array): Uint8Array {
+export function withCompressedPayload(batch: Uint8Array, codec: CodecName, payload: Uint8Array): Uint8Array {
   const compressed = new Uint8Array(RECORD_BATCH_OVERHEAD + payload.length);
   compressed.set(batch.subarray(0, RECORD_BATCH_OVERHEAD));
   compressed.set(payload, RECORD_BATCH_OVERHEAD);
   writeInt32(compressed, LENGTH_POSITION, compressed.length - LOG_OVERHEAD);
   const attributes = readInt16(batch, ATTRIBUTES_POSITION) & ~CODEC_MASK;
-  writeInt16(compressed, ATTRIBUTES_POSITION, attributes | CODEC_NAMES.indexOf(codec));
+  writeInt16(compressed, ATTRIBUTES_POSITION, attributes | COMPRESSION_CODECS.indexOf(codec));
   writeInt32(compressed, CRC_POSITION, batchCrc(compressed, 0, compressed.length));
   return compressed;
 }

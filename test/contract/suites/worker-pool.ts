@@ -87,7 +87,7 @@ function jobTests(makeFixture: MakeFixture): void {
 function refusalTests(makeFixture: MakeFixture): void {
   contractTest(
     makeFixture,
-    "decompress of what is not gzip, is cut or fails its checksum is CORRUPT",
+    "decompress of what is not gzip, is cut or fails its checksum is CORRUPT_MESSAGE",
     async ({ workers }) => {
       const whole = gzip(patternBytes(5000));
       const flipped = whole.slice();
@@ -96,7 +96,7 @@ function refusalTests(makeFixture: MakeFixture): void {
       for (const payload of inputs) {
         await expectWorkerError(
           () => workers.run("decompress", { codec: "gzip", payload, outputBytesMax: OUTPUT_BYTES_MAX }),
-          "CORRUPT",
+          "CORRUPT_MESSAGE",
         );
       }
     },
@@ -104,7 +104,7 @@ function refusalTests(makeFixture: MakeFixture): void {
 
   contractTest(
     makeFixture,
-    "decompress up to the limit passes, one byte more is RECORD_TOO_LARGE",
+    "decompress up to the limit passes, one byte more is MESSAGE_TOO_LARGE",
     async ({ workers }) => {
       const payload = gzip(new Uint8Array(100_000));
       const output = await workers.run("decompress", {
@@ -115,7 +115,7 @@ function refusalTests(makeFixture: MakeFixture): void {
       expect(output).toHaveLength(100_000);
       await expectWorkerError(
         () => workers.run("decompress", { codec: "gzip", payload, outputBytesMax: 99_999 }),
-        "RECORD_TOO_LARGE",
+        "MESSAGE_TOO_LARGE",
       );
     },
   );
@@ -129,7 +129,7 @@ function refusalTests(makeFixture: MakeFixture): void {
       ),
     );
     outcomes.forEach((outcome, index) => {
-      if (index % 3 === 1) expect(outcome).toMatchObject({ status: "rejected", reason: { code: "CORRUPT" } });
+      if (index % 3 === 1) expect(outcome).toMatchObject({ status: "rejected", reason: { code: "CORRUPT_MESSAGE" } });
       else expect(outcome).toEqual({ status: "fulfilled", value: CHECK_CRC32C });
     });
   });
