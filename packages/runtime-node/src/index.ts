@@ -6,7 +6,7 @@ export { LmdbState } from "./lmdb-state.ts";
 export { NodeFileSystem } from "./node-file-system.ts";
 export type { TryLock } from "./node-file-lock.ts";
 export { NODE_JOBS } from "./node-jobs.ts";
-export { PiscinaWorkerPool } from "./piscina-worker-pool.ts";
+export { JOB_MS_MAX, PiscinaWorkerPool, WAITING_BYTES_MAX, WAITING_JOBS_MAX } from "./piscina-worker-pool.ts";
 export type { WorkerPoolOptions } from "./piscina-worker-pool.ts";
 export { StateError } from "./state-error.ts";
 export type { StateErrorCode } from "./state-error.ts";

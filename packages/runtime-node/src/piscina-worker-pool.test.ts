@@ -75,6 +75,31 @@ describe("threads", () => {
   });
 });
 
+describe("the queue", () => {
+  const full = { status: "rejected", reason: { name: "WorkerError", code: "QUEUE_FULL" } };
+  const done = { status: "fulfilled" };
+
+  test("is bounded in calls: one more is refused at once, its payload untouched, and what waits is done", async () => {
+    const pool = new PiscinaWorkerPool({ threads: 1, waitingJobsMax: 2 });
+    const payloads = Array.from({ length: 5 }, () => new Uint8Array(10));
+    const outcomes = await Promise.allSettled(payloads.map((payload) => crcJob(pool, payload)));
+    expect(outcomes).toMatchObject([done, done, done, full, full]);
+    expect(payloads.map(({ length }) => length)).toEqual([0, 0, 0, 10, 10]);
+    await expect(crcJob(pool)).resolves.toBeTypeOf("number");
+    await pool.close();
+  });
+
+  test("is bounded in bytes; one large payload alone may wait", async () => {
+    const pool = new PiscinaWorkerPool({ threads: 1, waitingBytesMax: 1000 });
+    const sizes = [5000, 600, 400, 1, 5000];
+    const outcomes = await Promise.allSettled(sizes.map((size) => crcJob(pool, new Uint8Array(size))));
+    expect(outcomes).toMatchObject([done, done, done, full, full]);
+    const later = await Promise.allSettled([5000, 5000, 1].map((size) => crcJob(pool, new Uint8Array(size))));
+    expect(later).toMatchObject([done, done, full]);
+    await pool.close();
+  });
+});
+
 test("a call made while others wait goes behind them", async () => {
   const pool = new PiscinaWorkerPool({ threads: 1 });
   const order: string[] = [];
@@ -113,6 +138,37 @@ describe("threads that fail", () => {
       code: "WORKER_FAILED",
       cause: { message: "not a job of mine" },
     });
+    await pool.close();
+  });
+
+  test("a job that hangs is stopped with its thread: REQUEST_TIMED_OUT, and the others run", async () => {
+    const workerUrl = await workerFile(
+      `export default ({ name }) => { while (name === "compress"); return { type: "done", output: 7 }; };`,
+    );
+    const pool = new PiscinaWorkerPool({ threads: 1, workerUrl, jobMsMax: 3000 });
+    const hanging = pool.run("compress", { codec: "zstd", payload: new Uint8Array(1), level: undefined });
+    const outcomes = await Promise.allSettled([hanging, crcJob(pool), crcJob(pool)]);
+    const stopped = { status: "rejected", reason: { name: "WorkerError", code: "REQUEST_TIMED_OUT" } };
+    const done = { status: "fulfilled", value: 7 };
+    expect(outcomes).toMatchObject([stopped, done, done]);
+    await pool.close();
+  });
+
+  test("a thread that runs out of memory fails its own job with WORKER_FAILED; the process and the others live", async () => {
+    const workerUrl = await workerFile(
+      `export default ({ name }) => {
+         const kept = [];
+         while (name === "compress") kept.push(new Array(1e6).fill(kept.length));
+         return { type: "done", output: 7 };
+       };`,
+    );
+    const pool = new PiscinaWorkerPool({ threads: 1, workerUrl, heapMibMax: 64 });
+    const greedy = pool.run("compress", { codec: "zstd", payload: new Uint8Array(1), level: undefined });
+    const outcomes = await Promise.allSettled([greedy, crcJob(pool)]);
+    expect(outcomes).toMatchObject([
+      { status: "rejected", reason: { name: "WorkerError", code: "WORKER_FAILED" } },
+      { status: "fulfilled", value: 7 },
+    ]);
     await pool.close();
   });
 

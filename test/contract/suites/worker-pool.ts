@@ -1,7 +1,8 @@
 import { gunzipSync, gzipSync } from "node:zlib";
 import { describe, expect } from "vitest";
-import type { WorkerErrorCode, WorkerPool } from "@tidemark/base";
+import type { CodecName, WorkerErrorCode, WorkerPool } from "@tidemark/base";
 import { encodeUtf8, WorkerError } from "@tidemark/base";
+import { encodeBatch, RECORD_BATCH_OVERHEAD, withCompressedPayload } from "@tidemark/wire";
 import type { Fixture } from "./fixture.ts";
 import { contractTest, expectSameBytes, patternBytes } from "./fixture.ts";
 
@@ -15,6 +16,7 @@ type MakeFixture = () => Promise<WorkerPoolFixture>;
 /** CRC-32C of the ASCII digits "123456789", the check value of the polynomial's catalogue entry. */
 const CHECK_CRC32C = 0xe306_9283;
 const OUTPUT_BYTES_MAX = 10_000_000;
+const CODECS: readonly CodecName[] = ["gzip", "snappy", "lz4", "zstd"];
 
 /** The contract of `WorkerPool`. */
 export function describeWorkerPool(name: string, makeFixture: MakeFixture): void {
@@ -51,6 +53,42 @@ function jobTests(makeFixture: MakeFixture): void {
       expectSameBytes(gunzipSync(output), text);
     }
   });
+
+  for (const codec of CODECS) {
+    contractTest(
+      makeFixture,
+      `${codec}: compress, decompress and validate, in the pool and at once`,
+      async ({ workers }) => {
+        const records = Array.from({ length: 200 }, (_, at) => ({
+          key: null,
+          value: patternBytes(90, at % 3),
+          timestamp: at,
+        }));
+        const batch = encodeBatch(records);
+        const section = batch.slice(RECORD_BATCH_OVERHEAD);
+        const output = await workers.run("compress", { codec, payload: section.slice(), level: undefined });
+        expect(output.length).toBeLessThan(section.length / 2);
+        expectSameBytes(workers.runNow("compress", { codec, payload: section, level: undefined }), output);
+        const compressed = withCompressedPayload(batch, codec, output);
+        const input = { codec, payload: output, outputBytesMax: section.length };
+        expectSameBytes(workers.runNow("decompress", input), section);
+        expect(input.payload.length).toBeGreaterThan(0); // At once the payload stays the caller's.
+        expectSameBytes(await workers.run("decompress", { ...input, payload: output.slice() }), section);
+        const check = { payload: compressed, outputBytesMax: section.length };
+        expect(workers.runNow("validate", check)).toBe(199);
+        await expectWorkerError(
+          () => workers.run("validate", { payload: compressed.slice(), outputBytesMax: section.length - 1 }),
+          "MESSAGE_TOO_LARGE",
+        );
+        const odd = workers.runNow("compress", { codec, payload: section.subarray(1), level: undefined });
+        await expectWorkerError(
+          () => workers.run("validate", { payload: withCompressedPayload(batch, codec, odd), outputBytesMax: 100_000 }),
+          "INVALID_RECORD",
+        );
+        expect(await workers.run("validate", check)).toBe(199);
+      },
+    );
+  }
 
   contractTest(makeFixture, "compress and decompress an empty payload", async ({ workers }) => {
     const output = await workers.run("compress", { codec: "gzip", payload: new Uint8Array(0), level: undefined });
@@ -136,16 +174,20 @@ function refusalTests(makeFixture: MakeFixture): void {
 }
 
 function memoryTests(makeFixture: MakeFixture): void {
-  contractTest(makeFixture, "a payload may be a view: what lies around it stays the caller's", async ({ workers }) => {
-    const whole = patternBytes(3000);
-    const crc = await workers.run("crc32c", { payload: whole.subarray(1000, 2000) });
-    expect(whole).toHaveLength(3000);
-    expectSameBytes(whole.subarray(0, 1000), patternBytes(3000).subarray(0, 1000));
-    expectSameBytes(whole.subarray(2000), patternBytes(3000).subarray(2000));
-    expect(crc).toBe(await workers.run("crc32c", { payload: patternBytes(3000).slice(1000, 2000) }));
-  });
+  contractTest(
+    makeFixture,
+    "BR-057: a payload may be a view: what lies around it stays the caller's",
+    async ({ workers }) => {
+      const whole = patternBytes(3000);
+      const crc = await workers.run("crc32c", { payload: whole.subarray(1000, 2000) });
+      expect(whole).toHaveLength(3000);
+      expectSameBytes(whole.subarray(0, 1000), patternBytes(3000).subarray(0, 1000));
+      expectSameBytes(whole.subarray(2000), patternBytes(3000).subarray(2000));
+      expect(crc).toBe(await workers.run("crc32c", { payload: patternBytes(3000).slice(1000, 2000) }));
+    },
+  );
 
-  contractTest(makeFixture, "a payload may lie in a shared pool of small buffers", async ({ workers }) => {
+  contractTest(makeFixture, "BR-057: a payload may lie in a shared pool of small buffers", async ({ workers }) => {
     const pooled = Buffer.from("123456789");
     const neighbour = Buffer.from("neighbour");
     expect(pooled.buffer.byteLength).toBeGreaterThan(pooled.length);
