@@ -73,5 +73,4 @@ export type AppendOnlyLog = (
     readonly live?: boolean;
     readonly gt?: number;
   }): { pipe(sink: { paused: boolean; write: (value: Buffer) => void; end: () => void }): void };
-  close(done: () => void): void;
 };
