@@ -22,6 +22,8 @@ interface Seen {
   readonly view: ReplicaView;
   log: unknown;
   role: unknown;
+  /** The same, if it is a leader's. */
+  leading: Partition["leaderState"];
   highWatermark: number;
   /** While it leads; before the event that is looked at. */
   isrSize: number;
@@ -85,6 +87,7 @@ export class Checker {
       view: new ReplicaView(),
       log: undefined,
       role: undefined,
+      leading: undefined,
       highWatermark: 0,
       isrSize: 0,
       leaderEpoch: -1,
@@ -304,6 +307,7 @@ export class Checker {
     const { partition } = seen.node;
     if (partition === undefined) {
       seen.role = undefined;
+      seen.leading = undefined;
       seen.leaderEpoch = -1;
       seen.partitionEpoch = -1;
       seen.highWatermark = 0;
@@ -315,8 +319,11 @@ export class Checker {
       throw new Violation("S6", `${nameOf(seen)}: ${logStartOffset} <= ${highWatermark} <= ${logEndOffset}`);
     const partitionEpoch = leaderState?.partitionEpoch ?? partition.state?.partitionEpoch ?? -1;
     if (leaderEpoch < seen.leaderEpoch) throw new Violation("S3", `${nameOf(seen)}: leader epoch fell`);
+    // What it committed in the event that ended its leadership counts.
+    if (seen.leading !== undefined && seen.leading !== leaderState) this.#checkLeader(seen, seen.leading);
     if (leaderState !== undefined) this.#checkLeader(seen, leaderState);
     seen.role = roleOf(partition);
+    seen.leading = leaderState;
     seen.leaderEpoch = leaderEpoch;
     seen.partitionEpoch = partitionEpoch;
     seen.highWatermark = highWatermark;
