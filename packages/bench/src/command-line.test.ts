@@ -6,6 +6,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { afterEach, beforeEach, expect, test } from "vitest";
+import type { PageReport } from "./report-page.ts";
 import type { Report } from "./report.ts";
 
 const MAIN = fileURLToPath(new URL("./main.ts", import.meta.url));
@@ -42,10 +43,11 @@ function leftovers(): string[] {
 }
 
 test(
-  "--quick --only varint --json writes machine, versions and a row for each subject, and leaves nothing behind",
+  "--quick --only varint --json --html writes machine, versions and a row for each subject, and leaves nothing behind",
   async () => {
     const path = join(directory, "report.json");
-    const { code, stdout, stderr } = await run("--quick", "--only", "varint", "--json", path);
+    const pagePath = join(directory, "report.html");
+    const { code, stdout, stderr } = await run("--quick", "--only", "varint", "--json", path, "--html", pagePath);
     expect({ code, stderr }).toEqual({ code: 0, stderr: "measuring: varint\n" });
     const report = JSON.parse(readFileSync(path, "utf8")) as Report;
     expect(report.node).toBe(process.versions.node);
@@ -64,6 +66,12 @@ test(
       expect(max, subject).toBeGreaterThanOrEqual(median);
       expect(stdout).toContain(subject);
     }
+    const page = readFileSync(pagePath, "utf8");
+    const [, shown = ""] = /id="report">(.*?)<\/script>/u.exec(page) ?? [];
+    const { sections } = JSON.parse(shown) as PageReport;
+    expect(sections.map(({ rows }) => rows.map(({ subject, median }) => [subject, median]))).toEqual([
+      report.results.map(({ subject, median }) => [subject, median]),
+    ]);
     expect(leftovers()).toEqual([]);
   },
   TIMEOUT_MS,

@@ -6,6 +6,8 @@ import type { BenchOptions } from "./options.ts";
 import { Progress } from "./progress.ts";
 import { describeRun } from "./report.ts";
 import type { Report } from "./report.ts";
+import { pageSection, renderReportPage } from "./report-page.ts";
+import type { PageSection } from "./report-page.ts";
 import { SAMPLE_LIMITS, SAMPLE_LIMITS_QUICK } from "./rounds-workload.ts";
 import { select } from "./selection.ts";
 import type { Selected } from "./selection.ts";
@@ -48,7 +50,8 @@ function refuse(reason: string): number {
 
 async function measure(selected: readonly Selected[], options: BenchOptions): Promise<void> {
   // A file that cannot be written is found before the measuring; an earlier report in it stays until there is a new one.
-  if (options.jsonPath !== undefined) writeFileSync(options.jsonPath, "", { flag: "a" });
+  for (const path of [options.jsonPath, options.htmlPath])
+    if (path !== undefined) writeFileSync(path, "", { flag: "a" });
   using directories = new TemporaryDirectories();
   const description = describeRun(options, directories.root);
   print(heading(description));
@@ -57,6 +60,7 @@ async function measure(selected: readonly Selected[], options: BenchOptions): Pr
   const results: Result[] = [];
   const skipped: Skipped[] = [];
   const latencies: Latencies[] = [];
+  const sections: PageSection[] = [];
   try {
     for (const { workload, includes } of selected) {
       const measured = await workload.measure({
@@ -73,15 +77,21 @@ async function measure(selected: readonly Selected[], options: BenchOptions): Pr
       results.push(...measured.results);
       skipped.push(...measured.skipped);
       latencies.push(...measured.latencies);
+      sections.push(pageSection(workload, measured));
       print(`\n${workload.name}\n${wrapText(workload.explanation)}\n${renderTable(measured, workload.peers)}`);
       if (measured.latencies.length > 0) print(renderLatencies(measured.latencies));
     }
   } finally {
     await peers.close();
   }
-  if (options.jsonPath === undefined) return;
-  const report: Report = { ...description, results, skipped, latencies };
-  writeFileSync(options.jsonPath, `${JSON.stringify(report, undefined, 2)}\n`);
+  if (options.jsonPath !== undefined) {
+    const report: Report = { ...description, results, skipped, latencies };
+    writeFileSync(options.jsonPath, `${JSON.stringify(report, undefined, 2)}\n`);
+  }
+  if (options.htmlPath !== undefined) {
+    const lines = heading(description).split("\n");
+    writeFileSync(options.htmlPath, renderReportPage({ title: "Tidemark benchmarks", heading: lines, sections }));
+  }
 }
 
 function heading({ machine, node, versions, settings }: ReturnType<typeof describeRun>): string {

@@ -20,7 +20,7 @@ function reasonOf(...args: string[]): string {
 }
 
 test("no arguments mean everything, 7 rounds, no file", () => {
-  const options = { quick: false, jsonPath: undefined, only: undefined, rounds: 7 };
+  const options = { quick: false, jsonPath: undefined, htmlPath: undefined, only: undefined, rounds: 7 };
   expect(parseOptions([])).toEqual({ type: "run", options });
 });
 
@@ -31,6 +31,7 @@ test("--quick means 1 round unless --rounds says otherwise", () => {
 
 test("values are taken as they are: numbers as names, a leading hyphen, an equals sign, both spellings", () => {
   expect(parseOptions(["--json", "007", "--only", "-x"])).toMatchObject({ options: { jsonPath: "007", only: "-x" } });
+  expect(parseOptions(["--html", "-5"])).toMatchObject({ options: { htmlPath: "-5" } });
   expect(parseOptions(["--json=a=b", "--only=CRC"])).toMatchObject({ options: { jsonPath: "a=b", only: "crc" } });
 });
 
@@ -53,5 +54,5 @@ test.each(["0", "1001", "-1", "1.5", "ten", "1e2", ""])("--rounds %j is refused"
 
 test("--help is printed and names every option", () => {
   expect(parseOptions(["--help"])).toEqual({ type: "help" });
-  for (const name of ["--quick", "--json", "--only", "--rounds"]) expect(printed.join("\n")).toContain(name);
+  for (const name of ["--quick", "--json", "--html", "--only", "--rounds"]) expect(printed.join("\n")).toContain(name);
 });

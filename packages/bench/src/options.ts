@@ -3,6 +3,7 @@ import { cac } from "cac";
 export interface BenchOptions {
   readonly quick: boolean;
   readonly jsonPath: string | undefined;
+  readonly htmlPath: string | undefined;
   /** Lower case. */
   readonly only: string | undefined;
   readonly rounds: number;
@@ -18,7 +19,7 @@ export type Invocation =
 const ROUNDS_DEFAULT = 7;
 const ROUNDS_DEFAULT_QUICK = 1;
 const ROUNDS_MAX = 1000;
-const VALUE_OPTIONS = ["--json", "--only", "--rounds"];
+const VALUE_OPTIONS = ["--json", "--html", "--only", "--rounds"];
 /** Before a value: the parser below cac leaves what begins with it alone, and does not make a number of `007`. */
 const MARK = "=";
 
@@ -29,6 +30,7 @@ export function parseOptions(args: readonly string[]): Invocation {
     .command("", "Measure the engine, and peers beside it")
     .option("--quick", "Short samples and 1 round: whether it runs, not how fast")
     .option("--json <file>", "Also write the results as JSON")
+    .option("--html <file>", "Also write a page with plots, which opens without a server")
     .option("--only <pattern>", "Workloads or subjects whose name contains this, upper or lower case")
     .option("--rounds <n>", `Rounds that count, 1 to ${ROUNDS_MAX} (default: ${ROUNDS_DEFAULT})`);
   cli.help();
@@ -53,6 +55,7 @@ function readOptions(options: Readonly<Record<string, unknown>>): BenchOptions {
   return {
     quick,
     jsonPath: textOf(options, "json"),
+    htmlPath: textOf(options, "html"),
     only,
     rounds: rounds === undefined ? (quick ? ROUNDS_DEFAULT_QUICK : ROUNDS_DEFAULT) : parseRounds(rounds),
   };
