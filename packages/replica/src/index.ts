@@ -37,6 +37,7 @@ export {
 export {
   PeerServer,
   SERVER_CONNECTIONS_MAX,
+  SERVER_HELD_BYTES_MAX,
   SERVER_REQUESTS_IN_FLIGHT_MAX,
   SERVER_UNSENT_BYTES_MAX,
 } from "./peer-server.ts";

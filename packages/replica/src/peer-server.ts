@@ -12,8 +12,14 @@ export const SERVER_REQUESTS_IN_FLIGHT_MAX = 256;
  */
 export const SERVER_UNSENT_BYTES_MAX = 32 * 1024 * 1024;
 
-/** Connections at a time; further ones are closed at once. */
+/**
+ * Connections at a time. A further one takes the place of the one that has been silent longest and that no answer is made for; is there none
+ * such, it is closed at once. So peers that connect and say nothing keep nobody out. Kafka: max.connections, and its listener between brokers.
+ */
 export const SERVER_CONNECTIONS_MAX = 1_024;
+
+/** Memory for frames of which a part has come, over all connections: above it the one that has been silent longest is closed. */
+export const SERVER_HELD_BYTES_MAX = 256 * 1024 * 1024;
 
 export interface PeerServerOptions {
   readonly network: Network;
@@ -31,7 +37,10 @@ export interface PeerServerOptions {
 export class PeerServer implements AsyncDisposable {
   readonly #handler: PeerHandler;
   readonly #pool: BufferPool;
+  /** The one that has been silent longest first. */
   readonly #connections = new Set<ServedConnection>();
+  /** Of all connections: see `SERVER_HELD_BYTES_MAX`. */
+  #heldBytes = 0;
   #listener: NetworkListener | undefined;
   #isClosed = false;
 
@@ -75,16 +84,47 @@ export class PeerServer implements AsyncDisposable {
   }
 
   #accept(stream: ByteStream): void {
+    if (!this.#isClosed && this.#connections.size >= SERVER_CONNECTIONS_MAX)
+      this.#longestSilent(({ isIdle }) => isIdle)?.destroy();
     if (this.#isClosed || this.#connections.size >= SERVER_CONNECTIONS_MAX) {
       stream.destroy();
       return;
     }
-    const connection = new ServedConnection(stream, this.#handler, this.#pool, () =>
-      this.#connections.delete(connection),
-    );
+    const connection = new ServedConnection(stream, this.#handler, this.#pool, {
+      heard: (heldBytesMore) => this.#heard(connection, heldBytesMore),
+      over: (heldBytes) => {
+        this.#connections.delete(connection);
+        this.#heldBytes -= heldBytes;
+      },
+    });
     this.#connections.add(connection);
     connection.start();
   }
+
+  #heard(connection: ServedConnection, heldBytesMore: number): void {
+    this.#connections.delete(connection);
+    this.#connections.add(connection);
+    this.#heldBytes += heldBytesMore;
+    // Never the one just heard of, unless it is alone: a frame as such fits.
+    while (this.#heldBytes > SERVER_HELD_BYTES_MAX) {
+      const silent = this.#longestSilent((other) => other !== connection && other.heldBytes > 0);
+      if (silent === undefined) return;
+      silent.destroy();
+    }
+  }
+
+  #longestSilent(isWanted: (connection: ServedConnection) => boolean): ServedConnection | undefined {
+    for (const connection of this.#connections) if (isWanted(connection)) return connection;
+    return undefined;
+  }
+}
+
+/** What a connection tells its server. */
+interface ConnectionEvents {
+  /** Bytes have come. @param heldBytesMore how much more memory its unfinished frame takes; may be below 0 */
+  readonly heard: (heldBytesMore: number) => void;
+  /** @param heldBytes that are free now */
+  readonly over: (heldBytes: number) => void;
 }
 
 /** One peer's connection. */
@@ -92,12 +132,14 @@ class ServedConnection {
   readonly #stream: ByteStream;
   readonly #handler: PeerHandler;
   readonly #pool: BufferPool;
-  readonly #onOver: () => void;
+  readonly #events: ConnectionEvents;
   readonly #decoder: FrameDecoder;
   /** Requests that came in one chunk with more of them than may be in flight. */
   #waiting: Frame[] = [];
   #inFlightCount = 0;
   #unsentBytes = 0;
+  /** What the server knows of `heldBytes`. */
+  #toldHeldBytes = 0;
   /** Set aside for answers that are being read. */
   #takenBytes = 0;
   readonly #room: AnswerRoom = {
@@ -115,12 +157,21 @@ class ServedConnection {
   #isPaused = false;
   #isOver = false;
 
-  constructor(stream: ByteStream, handler: PeerHandler, pool: BufferPool, onOver: () => void) {
+  constructor(stream: ByteStream, handler: PeerHandler, pool: BufferPool, events: ConnectionEvents) {
     this.#stream = stream;
     this.#handler = handler;
     this.#pool = pool;
     this.#decoder = new FrameDecoder(pool);
-    this.#onOver = onOver;
+    this.#events = events;
+  }
+
+  /** Nobody works on an answer for it. */
+  get isIdle(): boolean {
+    return this.#inFlightCount === 0 && this.#waiting.length === 0;
+  }
+
+  get heldBytes(): number {
+    return this.#decoder.heldBytes;
   }
 
   start(): void {
@@ -132,12 +183,15 @@ class ServedConnection {
     this.#isOver = true;
     this.#waiting = [];
     this.#stream.destroy();
-    this.#onOver();
+    this.#events.over(this.#toldHeldBytes);
   }
 
   #receive(chunk: Uint8Array): void {
     try {
       this.#waiting.push(...this.#decoder.push(chunk));
+      const heldBytesMore = this.#decoder.heldBytes - this.#toldHeldBytes;
+      this.#toldHeldBytes += heldBytesMore;
+      this.#events.heard(heldBytesMore);
     } catch {
       // Malformed: the place of the next frame is not known. The peer sees the connection close.
       this.destroy();

@@ -5,7 +5,13 @@ import { encodeFrame, FrameDecoder } from "@tidemark/wire";
 import type { AnswerRoom, PeerAddress, PeerHandler, PeerRequest, PeerResponse } from "@tidemark/wire";
 import { describe, expect, test } from "vitest";
 import { PEER_REQUESTS_IN_FLIGHT_MAX, PEER_UNSENT_BYTES_MAX, RECONNECT_BACKOFF_MS_MAX } from "./peer-connection.ts";
-import { PeerServer, SERVER_REQUESTS_IN_FLIGHT_MAX, SERVER_UNSENT_BYTES_MAX } from "./peer-server.ts";
+import {
+  PeerServer,
+  SERVER_CONNECTIONS_MAX,
+  SERVER_HELD_BYTES_MAX,
+  SERVER_REQUESTS_IN_FLIGHT_MAX,
+  SERVER_UNSENT_BYTES_MAX,
+} from "./peer-server.ts";
 import { StreamPeerTransport } from "./peer-transport.ts";
 
 const PORT = 9_000;
@@ -340,6 +346,90 @@ describe("peers that do not keep the protocol", () => {
 });
 
 describe("bounds", () => {
+  /** Connections of a host that end when the server closes them. */
+  async function connectMany(
+    world: World,
+    count: number,
+    first: (at: number) => readonly Uint8Array[],
+    host = "intruder",
+  ) {
+    const ended = new Set<number>();
+    const intruder = world.network.host(host);
+    const streams: ByteStream[] = [];
+    for (let at = 0; at < count; at += 1) {
+      const stream = await intruder.connect(ADDRESS, { timeoutMs: 1_000 });
+      stream.start({ onData: () => undefined, onEnd: () => ended.add(at) });
+      streams.push(stream);
+      const parts = first(at);
+      if (parts.length > 0) await stream.write(parts);
+    }
+    return { ended, streams };
+  }
+
+  test("peers that connect and say nothing keep nobody out: a new one takes the place of the one that was silent longest", async () => {
+    const world = makeWorld();
+    const { handler, parked } = parking();
+    await world.kernel.run(async () => {
+      const server = await serve(world, handler);
+      const ask = (n: number) => encodeFrame({ type: "request", correlationId: n, message: produce(n) });
+      // The first waits for an answer; the second has said something, later than the third came, and was answered.
+      const { ended, streams } = await connectMany(world, SERVER_CONNECTIONS_MAX, (at) => (at === 0 ? ask(0) : []));
+      await streams[1]?.write(ask(1));
+      await world.pass(100);
+      parked.get(1)?.();
+      await world.pass(100);
+      expect([server.connectionCount, ended.size]).toEqual([SERVER_CONNECTIONS_MAX, 0]);
+      const answer = world.transport.request(ADDRESS, produce(7), TIMEOUT);
+      await world.pass(100);
+      parked.get(7)?.();
+      expect(await outcomeOf(answer)).toBe(70);
+      await world.pass(100);
+      expect([...ended]).toEqual([2]);
+      expect(server.connectionCount).toBe(SERVER_CONNECTIONS_MAX);
+    });
+  });
+
+  test("where all connections are waited for, a new one is closed", async () => {
+    const world = makeWorld();
+    const { handler } = parking();
+    await world.kernel.run(async () => {
+      const server = await serve(world, handler);
+      const asking = (at: number) => encodeFrame({ type: "request", correlationId: 0, message: produce(at) });
+      const { ended } = await connectMany(world, SERVER_CONNECTIONS_MAX, asking);
+      await world.pass(100);
+      const late = await world.client.connect(ADDRESS, { timeoutMs: 1_000 });
+      const isClosed = new Promise<void>((resolve) => late.start({ onData: () => undefined, onEnd: () => resolve() }));
+      await isClosed;
+      expect([server.connectionCount, ended.size]).toEqual([SERVER_CONNECTIONS_MAX, 0]);
+    });
+  });
+
+  test("frames that do not go on take a bounded memory over all connections; the one that was silent longest is closed", async () => {
+    const world = makeWorld();
+    await world.kernel.run(async () => {
+      const server = await serve(world, answerAtOnce);
+      const whole = encodeFrame({ type: "request", correlationId: 0, message: produce(1, new Uint8Array(4_000_000)) });
+      const begin = (whole[0] ?? new Uint8Array(0)).slice(0, 50);
+      const heldEach = 1024 ** 2;
+      const fitting = SERVER_HELD_BYTES_MAX / heldEach;
+      const { ended, streams } = await connectMany(world, fitting, () => [begin]);
+      await world.pass(100);
+      expect([server.connectionCount, ended.size]).toEqual([fitting, 0]);
+      await streams[0]?.write([new Uint8Array(1)]); // It is heard of: the second one is the silent one now.
+      await connectMany(world, 2, () => [begin], "second");
+      await world.pass(100);
+      expect([...ended]).toEqual([1, 2]);
+      // Who asks in whole frames is not concerned.
+      expect(await outcomeOf(world.transport.request(ADDRESS, produce(1), TIMEOUT))).toBe(10);
+      // What is over takes nothing any more.
+      for (const stream of streams) stream.destroy();
+      await world.pass(100);
+      const again = await connectMany(world, fitting - 2, () => [begin], "third");
+      await world.pass(100);
+      expect(again.ended.size).toBe(0);
+    });
+  });
+
   test("more requests without an answer than the bound are QUEUE_FULL, until some are answered", async () => {
     const world = makeWorld();
     const { handler, parked } = parking();

@@ -138,6 +138,11 @@ export class FrameDecoder {
     this.#pool = pool;
   }
 
+  /** Memory that is set aside for a frame of which a part has come. */
+  get heldBytes(): number {
+    return this.#memory?.length ?? 0;
+  }
+
   /**
    * @param chunk looked at only during the call
    * @returns the frames that end in it
