@@ -14,6 +14,7 @@ import {
   appendAwaited,
   appendBatches,
   appendBatchesAsRecords,
+  appendByAppender,
   appendNotAwaited,
   encodeAndAppend,
 } from "./tidemark-subjects.ts";
@@ -76,6 +77,7 @@ function recordsWorkload(flush: FlushMode, { name, valueBytes, chunkRecords }: S
     subjects: [
       appendNotAwaited(api),
       appendArrays(api),
+      appendByAppender(api),
       encodeAndAppend(flush, valueBytes, batch),
       kafkaAppend({ way: "records", flush, valueBytes, batch, counted: "records" }),
       lmdbPutNotAwaited(flush, valueBytes, chunkRecords),
@@ -104,6 +106,7 @@ function batchSizeWorkload({ name: batchName, batchBytes }: (typeof OTHER_BATCHE
     subjects: [
       appendNotAwaited(api),
       appendArrays(api),
+      appendByAppender(api),
       encodeAndAppend(flush, valueBytes, batch),
       kafkaAppend({ way: "records", flush, valueBytes, batch, counted: "records" }),
       ...rawMebibyteWrites(flush, batch, recordsPerSecond(batch)),

@@ -83,6 +83,21 @@ export function appendArrays(options: ApiAppend): Subject {
   });
 }
 
+/** No promise for each record. Looks at the budget as often as the others do. */
+export function appendByAppender(options: ApiAppend): Subject {
+  const { valueBytes, chunkRecords } = options;
+  return apiAppend("tidemark, appender", options, async (topic, value, budget) => {
+    const appender = topic.appender(TO_PARTITION_0);
+    let count = 0;
+    while (!budget.isSpent(count * valueBytes)) {
+      for (let at = 0; at < chunkRecords; at += 1) if (!appender.append({ value })) await appender.drain();
+      count += chunkRecords;
+    }
+    await appender.flush();
+    return count;
+  });
+}
+
 export function appendAwaited(flush: FlushMode, valueBytes: number): Subject {
   const options = { flush, valueBytes, batchBytes: BATCH_BYTES_DEFAULT };
   return apiAppend("tidemark", options, async (topic, value, budget, latencies) => {
