@@ -55,6 +55,7 @@ export default defineConfig({
       project("unit", ["packages/*/src/**/*.test.ts"]),
       project("contract", ["test/contract/**/*.test.ts"]),
       project("golden", ["test/golden/**/*.test.ts"]),
+      project("fuzz", ["test/fuzz/**/*.test.ts"], 120_000),
       project("crash", ["test/crash/**/*.test.ts"], 300_000),
       project("scenario", ["test/scenario/**/*.test.ts"], 180_000, BUILT),
       project("simulation", ["test/simulation/**/*.test.ts"], 300_000),

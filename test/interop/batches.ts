@@ -10,28 +10,34 @@ import type { SeededRandom } from "./random.ts";
  */
 const TIMESTAMP_START = 1_750_000_000_000;
 
-export interface BatchShape {
+export interface RecordsShape {
   readonly recordsMax: number;
   readonly valueBytesMax: number;
-  readonly compressed: boolean;
   /** No record without timestamp. */
   readonly alwaysTimed?: boolean;
 }
 
-/** A batch of random records as `options` says; keys, values and headers may be absent or empty. */
-export function randomBatch(random: SeededRandom, shape: BatchShape, options: BatchOptions = {}): Uint8Array {
-  const count = random.between(1, shape.recordsMax);
-  const records = Array.from({ length: count }, () => randomRecord(random, shape));
-  const batch = encodeBatch(records, options);
-  if (!shape.compressed) return batch;
-  return withCompressedPayload(
-    batch,
-    "gzip",
-    compressPayload(NODE_CODECS, "gzip", recordsSection(batch, headerOf(batch))),
-  );
+export interface BatchShape extends RecordsShape {
+  /** With any codec. */
+  readonly compressed: boolean;
 }
 
-function randomRecord(random: SeededRandom, shape: BatchShape): RecordInput {
+const CODECS = ["gzip", "snappy", "lz4", "zstd"] as const;
+
+/** A batch of random records as `options` says; keys, values and headers may be absent or empty. */
+export function randomBatch(random: SeededRandom, shape: BatchShape, options: BatchOptions = {}): Uint8Array {
+  const batch = encodeBatch(randomRecords(random, shape), options);
+  if (!shape.compressed) return batch;
+  const codec = CODECS[random.between(0, CODECS.length - 1)] ?? "gzip";
+  const payload = compressPayload(NODE_CODECS, codec, recordsSection(batch, headerOf(batch)));
+  return withCompressedPayload(batch, codec, payload);
+}
+
+export function randomRecords(random: SeededRandom, shape: RecordsShape): RecordInput[] {
+  return Array.from({ length: random.between(1, shape.recordsMax) }, () => randomRecord(random, shape));
+}
+
+function randomRecord(random: SeededRandom, shape: RecordsShape): RecordInput {
   const value = random.oneIn(10) ? null : random.bytes(random.between(0, shape.valueBytesMax));
   const headers = random.oneIn(5) ? [{ key: "source", value: random.oneIn(2) ? null : random.bytes(3) }] : [];
   return {

@@ -5,6 +5,7 @@ import { toLeaderEpoch } from "@tidemark/base";
 import { DEFAULT_LOG_CONFIG, LogDirectory, PartitionLog } from "@tidemark/log";
 import { NodeFileSystem, SystemClock } from "@tidemark/runtime-node";
 import { SimulatedEnvironment } from "@tidemark/simulator";
+import { COMPRESSION_CODECS } from "@tidemark/wire";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 
 import { headerOf, randomBatch } from "./batches.ts";
@@ -40,6 +41,8 @@ describe("Kafka's dump tool on a directory that our log wrote", () => {
     expect(batchLines.map((line) => fieldOf(line, "crc"))).toEqual(written.batches.map((batch) => headerOf(batch).crc));
     const offsets = stdout.split("\n").flatMap((line) => (line.startsWith("| offset:") ? fieldOf(line, "offset") : []));
     expect(offsets).toEqual(Array.from({ length: written.recordsCount }, (_, offset) => offset));
+    const codecs = new Set(batchLines.map((line) => / compresscodec: (\w+)/u.exec(line)?.[1]));
+    expect(codecs).toEqual(new Set(COMPRESSION_CODECS));
   });
 
   test("finds every index entry at a batch of its segment", async () => {

@@ -90,6 +90,14 @@ export async function runKafkaClass(className: string, args: readonly string[]):
   return run("java", [...javaOptions(libs), className, ...args]);
 }
 
+/** Compiles one of the source files here against Kafka's jars, runs it, and gives what it printed. @throws when it fails */
+export async function runJavaFile(name: string, args: readonly string[]): Promise<string> {
+  const libs = await installKafka();
+  const { exitCode, stdout, stderr } = await run("java", [...javaOptions(libs), join(HERE, name), ...args]);
+  if (exitCode !== 0) throw new Error(`${name} ${args.join(" ")} ended with ${exitCode}\n${stderr}`);
+  return stdout;
+}
+
 /** Starts a class of Kafka's that runs until it is stopped: the caller does that. */
 export async function spawnKafkaClass(className: string, args: readonly string[]): Promise<ChildProcess> {
   const libs = await installKafka();
