@@ -74,7 +74,7 @@ describe("a decoder that is wrong is found:", () => {
     ],
     [
       "memory beyond the bound",
-      (input) => input[3] === 0xff && Array.from({ length: 200 }, () => new Uint8Array(1024).fill(1)),
+      (input) => input.length > 5 && Array.from({ length: 200 }, () => new Uint8Array(1024).fill(1)),
       /holds \d+ bytes/u,
     ],
   ])("%s", async (_, run, what) => {
