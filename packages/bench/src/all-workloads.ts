@@ -1,4 +1,5 @@
 import { appendWorkloads } from "./append-workloads.ts";
+import { codecWorkloads } from "./codec-workloads.ts";
 import { clusterWorkloads } from "./cluster-workload.ts";
 import { memoryWorkloads } from "./memory-workload.ts";
 import { MICRO_WORKLOADS } from "./micro-workloads.ts";
@@ -15,6 +16,7 @@ export function allWorkloads(): readonly Workload[] {
     ...poolWorkloads(),
     ...appendWorkloads(),
     ...readWorkloads(),
+    ...codecWorkloads(),
     ...tailingWorkloads(),
     ...openWorkloads(),
     ...memoryWorkloads(),
