@@ -69,26 +69,47 @@ export function poolWorkloads(): readonly Workload[] {
 type MakePayload = (content: Uint8Array, pool: PiscinaWorkerPool) => Uint8Array;
 
 function poolWorkload(name: string, explanation: string, job: Job, payloadOf: MakePayload): Workload {
+  const shared = new SharedPool();
   return roundsWorkload({
     name,
     unit: "us",
     explanation,
-    subjects: SIZES_KIB.flatMap((sizeKib) => WAYS.map((way) => poolSubject(sizeKib, way, job, payloadOf))),
+    subjects: SIZES_KIB.flatMap((sizeKib) => WAYS.map((way) => poolSubject(shared, sizeKib, way, job, payloadOf))),
     peers: [{ heading: "vs inline", subjectFor: (subject) => subject.replace(/,.*$/u, ", inline") }],
     opensForEachSample: false,
   });
 }
 
-function poolSubject(sizeKib: number, way: Way, job: Job, payloadOf: MakePayload): Subject {
+/** One pool for all rows of a workload, from the first that opens to the last that closes: a thread takes its time to start. */
+class SharedPool {
+  #pool: PiscinaWorkerPool | undefined;
+  #users = 0;
+
+  take(): PiscinaWorkerPool {
+    this.#users += 1;
+    this.#pool ??= new PiscinaWorkerPool({ threads: 1, idleMs: 600_000 });
+    return this.#pool;
+  }
+
+  async giveBack(): Promise<void> {
+    this.#users -= 1;
+    if (this.#users > 0) return;
+    const pool = this.#pool;
+    this.#pool = undefined;
+    await pool?.close();
+  }
+}
+
+function poolSubject(shared: SharedPool, sizeKib: number, way: Way, job: Job, payloadOf: MakePayload): Subject {
   return {
     name: `${sizeKib} KiB, ${way}`,
     open: async () => {
-      const pool = new PiscinaWorkerPool({ threads: 1, idleMs: 600_000 });
+      const pool = shared.take();
       const payload = payloadOf(eventText(sizeKib * 1024), pool);
       if (way !== "inline") await job(way, payload, pool); // Starts the thread.
       return {
         sample: (budget) => sampleJobs(budget, way, () => job(way, payload, pool)),
-        close: () => pool.close(),
+        close: () => shared.giveBack(),
       };
     },
   };
