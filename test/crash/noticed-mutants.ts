@@ -27,6 +27,7 @@ export const NOTICES: readonly Notice[] = [
   { id: "M23", script: "append across index intervals", flush: "always", invariant: /^S15:/u },
   { id: "M24", script: "index cut and grown again", flush: "always", invariant: /^S1[05]:/u },
   { id: "M24b", script: "truncate inside a segment", flush: "always", invariant: /^S17:/u },
+  { id: "M24c", script: "index cut and grown again", flush: "always", invariant: /^S10:/u },
   { id: "M25", script: "truncate whole newer segments", flush: "always", invariant: /^S11:/u },
   { id: "M26", script: "epoch change", flush: "always", invariant: /^S9:/u },
   { id: "M26b", script: "epoch change", flush: "always", invariant: /^S9:/u },

@@ -1,4 +1,5 @@
 import { toLeaderEpoch, toOffset } from "@tidemark/base";
+import { DEFAULT_LOG_CONFIG } from "@tidemark/log";
 import type { FlushMode, LogConfig, PartitionLog } from "@tidemark/log";
 import { SimulatedDisk } from "@tidemark/simulator";
 import type { DiskFault } from "@tidemark/simulator";
@@ -9,7 +10,12 @@ import type { ModelBatch } from "./log-model.ts";
 import { checkObligation, demand, readLog } from "./recovered-log.ts";
 
 /** Small enough that a script of a few batches sees segments roll and index entries made. */
-const CONFIG: LogConfig = { segmentBytes: 330, indexIntervalBytes: 90, maxMessageBytes: 4096 + 512, flush: "always" };
+const CONFIG: LogConfig = {
+  ...DEFAULT_LOG_CONFIG,
+  segmentBytes: 330,
+  indexIntervalBytes: 90,
+  maxMessageBytes: 4096 + 512,
+};
 
 export function configOf(flush: FlushMode, config: Partial<LogConfig>): LogConfig {
   return { ...CONFIG, ...config, flush };

@@ -9,13 +9,15 @@ import type { ModelBatch, ModelEpoch } from "./log-model.ts";
 import type { Obligation } from "./history.ts";
 
 const OFFSET_INDEX_ENTRY_BYTES = 8;
+const TIME_INDEX_ENTRY_BYTES = 12;
 
 /** A segment as its file shows it, by the wire format alone. */
 interface SegmentOnDisk {
   readonly baseOffset: number;
   readonly bytes: Uint8Array;
-  readonly batches: readonly (ModelBatch & { readonly positionBytes: number })[];
+  readonly batches: readonly (ModelBatch & { readonly positionBytes: number; readonly maxTimestamp: number })[];
   readonly index: Uint8Array | undefined;
+  readonly timeIndex: Uint8Array | undefined;
 }
 
 /** What is wrong; thrown by the checks below, caught by the explorer, which knows the crash that led there. */
@@ -34,8 +36,9 @@ function readSegments(files: ReadonlyMap<string, Uint8Array>, directory: string)
   for (const [path, bytes] of [...files].sort(([a], [b]) => (a < b ? -1 : 1))) {
     if (!path.startsWith(`${directory}/`) || !path.endsWith(".log")) continue;
     const baseOffset = Number(path.slice(directory.length + 1, -".log".length));
-    const index = files.get(`${path.slice(0, -".log".length)}.index`);
-    segments.push({ baseOffset, bytes, batches: readBatches(path, bytes), index });
+    const stem = path.slice(0, -".log".length);
+    const [index, timeIndex] = [files.get(`${stem}.index`), files.get(`${stem}.timeindex`)];
+    segments.push({ baseOffset, bytes, batches: readBatches(path, bytes), index, timeIndex });
   }
   let endOffset = segments[0]?.baseOffset ?? 0;
   for (const { baseOffset, batches } of segments) {
@@ -54,7 +57,7 @@ function readSegments(files: ReadonlyMap<string, Uint8Array>, directory: string)
 }
 
 function readBatches(path: string, bytes: Uint8Array): SegmentOnDisk["batches"] {
-  const batches: (ModelBatch & { readonly positionBytes: number })[] = [];
+  const batches: SegmentOnDisk["batches"][number][] = [];
   for (let at = 0; at < bytes.length;) {
     const scan = scanBatch(bytes, at);
     demand(scan.type === "batch", "S13", () => `${path}: no whole batch at byte ${at} of ${bytes.length}`);
@@ -67,6 +70,7 @@ function readBatches(path: string, bytes: Uint8Array): SegmentOnDisk["batches"] 
       bytes: bytes.subarray(at, at + header.sizeInBytes),
       nextSequence: header.baseSequence + header.recordsCount,
       positionBytes: at,
+      maxTimestamp: header.maxTimestamp,
     });
     at += header.sizeInBytes;
   }
@@ -242,7 +246,10 @@ export function checkClosedFiles(disk: SimulatedDisk, directory: string, model: 
 
 function checkSideFiles(files: ReadonlyMap<string, Uint8Array>, directory: string, model: LogModel): SegmentOnDisk[] {
   const segments = readSegments(files, directory);
-  for (const segment of segments) checkIndex(segment);
+  for (const segment of segments) {
+    checkIndex(segment);
+    checkTimeIndex(segment);
+  }
   const entries = checkEpochFile(files, directory);
   demand(
     JSON.stringify(entries) === JSON.stringify(model.epochs),
@@ -280,6 +287,24 @@ function checkIndex({ baseOffset, index, batches }: SegmentOnDisk): void {
     demand(isBatch && positionBytes > lastPosition, "S10", () => `index entry ${offset} at byte ${positionBytes}`);
     lastPosition = positionBytes;
   }
+}
+
+/** Each entry names the batch that brought a timestamp above all before it, and the last one the largest of the segment. */
+function checkTimeIndex({ baseOffset, timeIndex, batches }: SegmentOnDisk): void {
+  demand(timeIndex !== undefined, "S10", () => `segment ${baseOffset} has no time index`);
+  demand(timeIndex.length % TIME_INDEX_ENTRY_BYTES === 0, "S10", () => `time index of ${timeIndex.length} bytes`);
+  const view = new DataView(timeIndex.buffer, timeIndex.byteOffset, timeIndex.byteLength);
+  let lastTimestamp = -1;
+  for (let at = 0; at < timeIndex.length; at += TIME_INDEX_ENTRY_BYTES) {
+    const timestamp = Number(view.getBigInt64(at));
+    const offset = baseOffset + view.getInt32(at + 8);
+    const first = batches.find((batch) => batch.maxTimestamp >= timestamp);
+    const isRight = first?.lastOffset === offset && first.maxTimestamp === timestamp && timestamp > lastTimestamp;
+    demand(isRight, "S10", () => `time index entry ${timestamp} at offset ${offset}`);
+    lastTimestamp = timestamp;
+  }
+  const largest = batches.reduce((max, batch) => Math.max(max, batch.maxTimestamp), -1);
+  demand(lastTimestamp === largest, "S10", () => `time index ends at ${lastTimestamp}, its segment at ${largest}`);
 }
 
 function describe(model: LogModel): string {

@@ -6,6 +6,7 @@ import {
   Kernel,
   SimulatedClock,
   SimulatedDisk,
+  SimulatedRandom,
   SimulatedState,
   SimulatedWorkerPool,
 } from "@tidemark/simulator";
@@ -17,6 +18,7 @@ const TOPIC = "orders";
 export const DIRECTORY = `/log/${TOPIC}-0`;
 
 const clock = new SimulatedClock(new Kernel({ seed: 0 }));
+const random = new SimulatedRandom(0);
 const workers = new SimulatedWorkerPool(immediateCompletion);
 
 function openLog(disk: SimulatedDisk, config: LogConfig, wasCleanShutdown: boolean): Promise<PartitionLog> {
@@ -24,6 +26,7 @@ function openLog(disk: SimulatedDisk, config: LogConfig, wasCleanShutdown: boole
     files: disk,
     state: new SimulatedState(disk),
     clock,
+    random,
     workers,
     directory: DIRECTORY,
     topic: TOPIC,

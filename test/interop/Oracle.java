@@ -31,6 +31,7 @@ import org.apache.kafka.storage.internals.log.EpochEntry;
 import org.apache.kafka.storage.internals.log.FetchDataInfo;
 import org.apache.kafka.storage.internals.log.LogConfig;
 import org.apache.kafka.storage.internals.log.LogDirFailureChannel;
+import org.apache.kafka.storage.internals.log.LogSegment;
 import org.apache.kafka.storage.internals.log.ProducerStateManagerConfig;
 import org.apache.kafka.storage.internals.log.UnifiedLog;
 import org.apache.kafka.storage.log.metrics.BrokerTopicStats;
@@ -143,7 +144,12 @@ public class Oracle {
                 else if (info.records instanceof MemoryRecords memory) { bytes.put(memory.buffer().duplicate()); bytes.flip(); }
                 return "ok " + Base64.getEncoder().encodeToString(Arrays.copyOf(bytes.array(), bytes.limit()));
             }
-            case "truncate" -> log.truncateTo(Long.parseLong(words[1]));
+            case "truncate" -> {
+                // A segment learns of its largest timestamp at the first use. Were that after the cut, one whose time index the cut has
+                // emptied would count as having no timestamps.
+                for (LogSegment segment : log.logSegments()) segment.maxTimestampSoFar();
+                log.truncateTo(Long.parseLong(words[1]));
+            }
             case "truncate-fully" -> log.truncateFullyAndStartAt(Long.parseLong(words[1]), Optional.empty());
             case "roll" -> { return "ok " + log.roll().baseOffset(); }
             case "close" -> {

@@ -54,6 +54,17 @@ describe("Kafka's dump tool on a directory that our log wrote", () => {
     expect(complaintsIn(stdout)).toEqual([]);
     for (const path of indexes) expect(stdout).toContain(`Dumping ${path}`);
   });
+
+  test("finds every entry of the time indexes at a batch with that timestamp, and no larger one before it", async () => {
+    const indexes = await filesOf(".timeindex");
+    const entries = await Promise.all(indexes.map(async (path) => (await readFile(path)).length / 12));
+    expect(Math.min(...entries)).toBeGreaterThan(0);
+    expect(Math.max(...entries)).toBeGreaterThan(3);
+    const { exitCode, stdout, stderr } = await dumpLogSegments(indexes, ["--verify-index-only", "--deep-iteration"]);
+    expect({ exitCode, stderr: withoutFirstOffsets(stderr) }).toEqual({ exitCode: 0, stderr: "" });
+    expect(complaintsIn(stdout)).toEqual([]);
+    for (const path of indexes) expect(stdout).toContain(`Dumping ${path}`);
+  });
 });
 
 describe("Kafka's dump tool on a damaged copy", () => {
@@ -82,6 +93,7 @@ async function writeLog(directory: string): Promise<typeof written> {
     files: new NodeFileSystem(),
     clock: new SystemClock(),
     state: environment.state,
+    random: environment.random,
     workers: environment.workers,
     directory,
     topic: "orders",

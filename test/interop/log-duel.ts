@@ -4,7 +4,7 @@ import { join } from "node:path";
 
 import { toLeaderEpoch, toOffset } from "@tidemark/base";
 import type { Offset } from "@tidemark/base";
-import { LogDirectory, LogError, PartitionLog } from "@tidemark/log";
+import { DEFAULT_LOG_CONFIG, LogDirectory, LogError, PartitionLog } from "@tidemark/log";
 import type { AppendResult, BatchOrigin, LogConfig } from "@tidemark/log";
 import { NodeFileSystem, SystemClock } from "@tidemark/runtime-node";
 import { SimulatedEnvironment } from "@tidemark/simulator";
@@ -83,6 +83,7 @@ export class LogDuel {
     this.#theirDirectory = join(directory, "theirs", NAME);
     this.#environment = new SimulatedEnvironment({ seed: 1 });
     this.#config = {
+      ...DEFAULT_LOG_CONFIG,
       segmentBytes: SEGMENT_BYTES,
       indexIntervalBytes: INDEX_INTERVAL_BYTES,
       maxMessageBytes: 2 ** 20,
@@ -315,6 +316,7 @@ export class LogDuel {
       files: new NodeFileSystem(),
       clock: new SystemClock(),
       state: environment.state,
+      random: environment.random,
       workers: environment.workers,
       directory,
       topic: "oracle",
@@ -420,21 +422,25 @@ function corrupted(batch: Uint8Array, random: SeededRandom): Uint8Array {
   return copy;
 }
 
-/** The `.log` and `.index` files of a closed log, one line each. Kafka makes an index at its first use: absent is empty. */
+/** The `.log`, `.index` and `.timeindex` files of a closed log, one line each. Kafka makes an index at its first use: absent is empty. */
 async function showFiles(directory: string): Promise<string> {
   const names = (await readdir(directory)).filter((name) => /^\d{20}\.log$/.test(name)).sort();
   const lines = await Promise.all(
     names.map(async (name) => {
       const log = await readFile(join(directory, name));
-      const index = await readFile(join(directory, name.replace(/log$/, "index"))).catch(() => Buffer.alloc(0));
-      return `${name} ${show(log)}, index ${show(index)}`;
+      const [index, times] = await Promise.all(
+        ["index", "timeindex"].map((suffix) =>
+          readFile(join(directory, name.replace(/log$/, suffix))).catch(() => Buffer.alloc(0)),
+        ),
+      );
+      return `${name} ${show(log)}, index ${show(index)}, time index ${show(times)}`;
     }),
   );
   return lines.join("\n");
 }
 
 /** Short files whole, long ones as size and hash. */
-function show(bytes: Buffer): string {
+function show(bytes: Buffer = Buffer.alloc(0)): string {
   if (bytes.length <= SHOWN_BYTES_MAX) return `[${bytes.toString("hex")}]`;
   return `${bytes.length} bytes ${createHash("sha256").update(bytes).digest("hex")}`;
 }

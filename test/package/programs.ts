@@ -87,6 +87,7 @@ const log = await PartitionLog.open({
   files: environment.files,
   state,
   clock: environment.clock,
+  random: environment.random,
   workers: environment.workers,
   directory: root + "/log/orders-0",
   topic: "orders",

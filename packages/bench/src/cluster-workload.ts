@@ -3,6 +3,7 @@ import type { ChildProcess } from "node:child_process";
 import { once } from "node:events";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
+import { DEFAULT_LOG_CONFIG } from "@tidemark/log";
 import { StreamPeerTransport } from "@tidemark/replica";
 import { SystemClock, TcpNetwork } from "@tidemark/runtime-node";
 import { ClusterProducer, ControllerNode } from "@tidemark/server";
@@ -22,8 +23,7 @@ const RECORDS_PER_BATCH = 125;
 const BATCHES_WAITED_FOR_MAX = 1000;
 
 const TOPIC_CONFIG = {
-  segmentBytes: 1024 ** 3,
-  indexIntervalBytes: 4096,
+  ...DEFAULT_LOG_CONFIG,
   maxMessageBytes: 1024 ** 2,
   flush: "none",
   compression: "none",

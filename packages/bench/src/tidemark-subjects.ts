@@ -163,11 +163,12 @@ async function openPartitionLog(
   const state = await LmdbState.open(join(directory, "state"));
   const partitionDirectory = join(directory, "bench-0");
   mkdirSync(partitionDirectory);
-  const { files, clock, workers } = environment;
+  const { files, clock, random, workers } = environment;
   const log = await PartitionLog.open({
     files,
     state,
     clock,
+    random,
     workers,
     directory: partitionDirectory,
     topic: "bench",

@@ -11,6 +11,15 @@ export interface LogConfig {
   /** Largest batch a leader takes, header included. Kafka: max.message.bytes. */
   readonly maxMessageBytes: number;
   readonly flush: FlushMode;
+  /**
+   * A segment takes no batch whose timestamp lies more than this after that of its first batch; where that has none, no batch this long
+   * after it was begun. Kafka: segment.ms.
+   */
+  readonly segmentMs: number;
+  /** Up to this much is taken off `segmentMs`, drawn for each segment; at most half of it. Kafka: segment.jitter.ms. */
+  readonly segmentJitterMs: number;
+  /** An index file holds at most this many bytes; a full one makes the segment roll. Kafka: segment.index.bytes. */
+  readonly segmentIndexBytes: number;
 }
 
 /** Kafka's defaults, but durable: one node has no replica that could help it. */
@@ -19,6 +28,9 @@ export const DEFAULT_LOG_CONFIG: LogConfig = {
   indexIntervalBytes: 4096,
   maxMessageBytes: 1024 ** 2 + 12,
   flush: "always",
+  segmentMs: 7 * 24 * 3600 * 1000,
+  segmentJitterMs: 0,
+  segmentIndexBytes: 10 * 1024 ** 2,
 };
 
 /** A group of appends is closed to newcomers at this size; a larger single batch makes a group of its own. */
@@ -39,6 +51,9 @@ export const WAITERS_MAX = 100_000;
 /** How often a read starts again because a truncation ran while it read. */
 export const READ_RETRIES_MAX = 16;
 
+/** Two entries of a time index: one, and that of the end. Kafka allows less, and cannot make an index then. */
+const SEGMENT_INDEX_BYTES_MIN = 24;
+
 /** Segment positions are int32 in the offset index. */
 export const SEGMENT_BYTES_MAX = 2 ** 31 - 1;
 
@@ -53,4 +68,13 @@ export function checkLogConfig(config: LogConfig): void {
   if (!(Number.isInteger(indexIntervalBytes) && indexIntervalBytes >= 0))
     fail("0 <= indexIntervalBytes", { indexIntervalBytes });
   if (!(Number.isInteger(maxMessageBytes) && maxMessageBytes >= 0)) fail("0 <= maxMessageBytes", { maxMessageBytes });
+  checkTimes(config);
+}
+
+function checkTimes({ segmentMs, segmentJitterMs, segmentIndexBytes }: LogConfig): void {
+  if (!(Number.isSafeInteger(segmentMs) && segmentMs >= 1)) fail("1 <= segmentMs", { segmentMs });
+  if (!(Number.isSafeInteger(segmentJitterMs) && segmentJitterMs >= 0))
+    fail("0 <= segmentJitterMs", { segmentJitterMs });
+  if (!(Number.isInteger(segmentIndexBytes) && segmentIndexBytes >= SEGMENT_INDEX_BYTES_MIN))
+    fail("an index has room for an entry and the one of the end", { segmentIndexBytes });
 }

@@ -3,9 +3,10 @@ import type { Offset } from "@tidemark/base";
 
 export const LOG_SUFFIX = ".log";
 export const OFFSET_INDEX_SUFFIX = ".index";
+export const TIME_INDEX_SUFFIX = ".timeindex";
 
-/** What lies beside a segment under the same base offset. Kafka writes the last three; a changed segment takes them away. */
-export const SIDE_FILE_SUFFIXES = [OFFSET_INDEX_SUFFIX, ".timeindex", ".txnindex", ".snapshot"] as const;
+/** What lies beside a segment under the same base offset. Kafka writes the last two; a changed segment takes them away. */
+export const SIDE_FILE_SUFFIXES = [OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, ".txnindex", ".snapshot"] as const;
 
 /** Left behind by a crash: waiting for deletion, or never finished. Removed on open. */
 export const LEFTOVER_SUFFIXES = [".deleted", ".cleaned", ".tmp"] as const;

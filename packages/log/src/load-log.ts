@@ -1,5 +1,5 @@
 import { joinPath, toOffset } from "@tidemark/base";
-import type { Clock, FileSystem, Offset, State } from "@tidemark/base";
+import type { Clock, FileSystem, Offset, Random, State } from "@tidemark/base";
 import { CheckpointError, LeaderEpochFileCache } from "@tidemark/epoch-cache";
 import type { EpochEntry } from "@tidemark/epoch-cache";
 import type { LogConfig } from "./config.ts";
@@ -11,10 +11,15 @@ import type { LogSurvey, SeenEpoch } from "./log-survey.ts";
 import type { ProducerState } from "./producer-state.ts";
 import type { DamagedRange, RecoveryReport } from "./recovery-report.ts";
 import { LogSegment, removeIfPresent } from "./segment.ts";
+import type { SegmentSettings } from "./segment.ts";
+
+/** What is drawn at once: 49 days. */
+const JITTER_MS_MAX = 2 ** 32;
 
 export interface LoadOptions {
   readonly files: FileSystem;
   readonly clock: Clock;
+  readonly random: Random;
   readonly state: State;
   readonly directory: string;
   readonly topic: string;
@@ -27,6 +32,7 @@ export interface LoadOptions {
 
 export interface LoadedLog {
   readonly segments: LogSegment[];
+  readonly segmentSettings: SegmentSettings;
   readonly epochs: LeaderEpochFileCache;
   readonly producers: ProducerState;
   readonly state: LogState;
@@ -55,7 +61,8 @@ export async function loadLog(options: LoadOptions): Promise<LoadedLog> {
   const knownRecoveryPoint = state.recoveryPoint;
   const knownStart = state.logStartOffset ?? toOffset(0);
 
-  let segments = baseOffsets.map((baseOffset) => new LogSegment(files, options.clock, directory, baseOffset));
+  const segmentSettings = settingsOf(options);
+  let segments = baseOffsets.map((baseOffset) => new LogSegment(segmentSettings, baseOffset));
   const fileBytes: number[] = [];
   // One after another: there may be more segments than a process may open files.
   for (const segment of segments) fileBytes.push(await segment.use((file) => file.size()));
@@ -86,7 +93,7 @@ export async function loadLog(options: LoadOptions): Promise<LoadedLog> {
   if (segments.length === 0) {
     // Where a lost log ended is known from the recovery point; a new one begins at its start.
     logEndOffset = toOffset(Math.max(knownStart, recoveryPointBefore));
-    segments.push(await LogSegment.create(files, options.clock, directory, logEndOffset));
+    segments.push(await LogSegment.create(segmentSettings, logEndOffset));
     await files.syncDirectory(directory);
   }
   const logStartOffset = toOffset(Math.min(Math.max(knownStart, segments[0]?.baseOffset ?? 0), logEndOffset));
@@ -101,10 +108,11 @@ export async function loadLog(options: LoadOptions): Promise<LoadedLog> {
       for (const segment of segmentsFrom(segments, recoveryPointBefore)) segment.isDirty = true;
       await segments.at(-1)?.sync();
     }
-    await files.syncDirectory(directory);
   }
   // An index that was rebuilt is put right at once: what a crash left of the file is nobody's to read.
-  for (const segment of segments) await segment.persistIndex();
+  let isIndexNew = false;
+  for (const segment of segments) isIndexNew = (await segment.persistIndexes()) || isIndexNew;
+  if (!surveyed.isTrusted || isIndexNew) await files.syncDirectory(directory);
 
   const opened = await openEpochs(files, directory, {
     survey: surveyed,
@@ -123,6 +131,7 @@ export async function loadLog(options: LoadOptions): Promise<LoadedLog> {
 
   return {
     segments,
+    segmentSettings,
     epochs: opened.epochs,
     producers: surveyed.producers,
     state,
@@ -147,6 +156,15 @@ export async function loadLog(options: LoadOptions): Promise<LoadedLog> {
       logEndOffset,
     },
   };
+}
+
+function settingsOf({ files, clock, random, directory, config }: LoadOptions): SegmentSettings {
+  const { segmentMs, segmentJitterMs } = config;
+  // Any of it is one that Kafka may draw; but a limit near nothing would make a segment of each batch.
+  const jitterMsMax = Math.min(segmentJitterMs, Math.floor(segmentMs / 2), JITTER_MS_MAX);
+  const drawRollMs = (): number =>
+    jitterMsMax === 0 ? segmentMs : segmentMs - random.below("segment-jitter", jitterMsMax);
+  return { files, clock, directory, indexBytesMax: config.segmentIndexBytes, drawRollMs };
 }
 
 interface TrustedSurvey extends LogSurvey {

@@ -1,5 +1,5 @@
 import { fail, InvariantError, toOffset } from "@tidemark/base";
-import type { Clock, FileSystem, Offset } from "@tidemark/base";
+import type { FileSystem, Offset } from "@tidemark/base";
 import type { BatchHeader } from "@tidemark/wire";
 import { SEALED_FILES_OPEN_MAX, UNFLUSHED_BYTES_MAX } from "./config.ts";
 import type { LogConfig } from "./config.ts";
@@ -11,17 +11,17 @@ import type { LogState } from "./log-state.ts";
 import { ProducerState } from "./producer-state.ts";
 import type { DamagedRange } from "./recovery-report.ts";
 import { LogSegment } from "./segment.ts";
+import type { SegmentSettings } from "./segment.ts";
+import type { IndexedBatch } from "./segment-indexes.ts";
 import { walkSegment } from "./segment-walk.ts";
 
-/** A batch that was written: what index and log end need of it. */
-export interface WrittenBatch {
+/** A batch that was written: what indexes and log end need of it. */
+export interface WrittenBatch extends IndexedBatch {
   readonly lastOffset: Offset;
-  readonly sizeInBytes: number;
 }
 
 interface LocalLogOptions {
   readonly files: FileSystem;
-  readonly clock: Clock;
   readonly directory: string;
   readonly config: LogConfig;
 }
@@ -36,9 +36,9 @@ interface LocalLogOptions {
  */
 export class LocalLog {
   readonly #files: FileSystem;
-  readonly #clock: Clock;
   readonly #directory: string;
   readonly #config: LogConfig;
+  readonly #segmentSettings: SegmentSettings;
   readonly #state: LogState;
   readonly #damaged: readonly DamagedRange[];
   /** Told of a failed background flush. */
@@ -67,7 +67,7 @@ export class LocalLog {
     events: { onFailure: (error: unknown) => void; onFlushed: () => void },
   ) {
     this.#files = options.files;
-    this.#clock = options.clock;
+    this.#segmentSettings = loaded.segmentSettings;
     this.#directory = options.directory;
     this.#config = options.config;
     this.#state = loaded.state;
@@ -145,10 +145,10 @@ export class LocalLog {
 
   /** Takes written batches into index and log end. */
   noteBatches(batches: readonly WrittenBatch[]): void {
-    for (const { lastOffset, sizeInBytes } of batches) {
-      this.active.noteBatch(lastOffset, sizeInBytes, this.#config.indexIntervalBytes);
-      this.#bytesAboveRecoveryPoint += sizeInBytes;
-      this.#logEndOffset = toOffset(lastOffset + 1);
+    for (const batch of batches) {
+      this.active.noteBatch(batch, this.#config.indexIntervalBytes);
+      this.#bytesAboveRecoveryPoint += batch.sizeInBytes;
+      this.#logEndOffset = toOffset(batch.lastOffset + 1);
     }
     this.#lastBatchEndOffset = this.#logEndOffset;
   }
@@ -176,16 +176,17 @@ export class LocalLog {
   async roll(firstOffset: Offset): Promise<void> {
     const sealed = this.active;
     const isAlways = this.#config.flush === "always";
+    sealed.indexes.noteEnd();
     if (isAlways) {
       await this.#syncActive();
-      await sealed.persistIndex();
+      await sealed.persistIndexes();
       this.#flushedEndOffset = this.#logEndOffset;
       await this.#raiseRecoveryPoint(this.#logEndOffset);
     }
     if (firstOffset > this.#lastBatchEndOffset) {
       await this.#state.saveGapBefore(firstOffset, this.#lastBatchEndOffset);
     }
-    const segment = await LogSegment.create(this.#files, this.#clock, this.#directory, firstOffset);
+    const segment = await LogSegment.create(this.#segmentSettings, firstOffset);
     this.#isDirectoryDirty = true;
     this.#segments = [...this.#segments, segment];
     await this.#noteRead(sealed);
@@ -246,7 +247,7 @@ export class LocalLog {
     const removed = [...this.#segments].reverse();
     for (const segment of removed) await this.#removeSegment(segment);
     await this.#files.syncDirectory(this.#directory);
-    const segment = await LogSegment.create(this.#files, this.#clock, this.#directory, offset);
+    const segment = await LogSegment.create(this.#segmentSettings, offset);
     await this.#files.syncDirectory(this.#directory);
     await clearEpochs();
     await this.#state.saveStart(offset, offset);
@@ -262,7 +263,8 @@ export class LocalLog {
   /** Flushes all, the active segment's index and both offsets too: a clean open needs no scan then. @throws FileError */
   async seal(): Promise<void> {
     await this.flush();
-    await this.active.persistIndex();
+    this.active.indexes.noteEnd();
+    await this.active.persistIndexes();
     await this.#state.saveStart(this.#logStartOffset, this.#recoveryPoint);
   }
 
@@ -302,7 +304,7 @@ export class LocalLog {
     const { active } = this;
     for (const segment of this.#segments) {
       await segment.sync();
-      if (segment !== active) await segment.persistIndex();
+      if (segment !== active) await segment.persistIndexes();
     }
     await this.#syncDirectory();
     if (endOffset > this.#flushedEndOffset) this.#flushedEndOffset = endOffset;

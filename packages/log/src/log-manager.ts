@@ -471,11 +471,12 @@ function openPartition(
   wasCleanShutdown: boolean,
   areGapsRecorded = true,
 ): Promise<PartitionLog> {
-  const { files, clock, workers } = environment;
+  const { files, clock, random, workers } = environment;
   return PartitionLog.open({
     files,
     state,
     clock,
+    random,
     workers,
     directory,
     topic,

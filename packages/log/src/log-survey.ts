@@ -8,6 +8,8 @@ import { ProducerState } from "./producer-state.ts";
 import type { DamagedRange } from "./recovery-report.ts";
 import type { LogSegment } from "./segment.ts";
 import { findNextBatch, walkSegment } from "./segment-walk.ts";
+import { NO_TIMESTAMP } from "./time-index.ts";
+import type { TimeIndex } from "./time-index.ts";
 
 /** An epoch as the batches show it. */
 export interface SeenEpoch extends EpochEntry {
@@ -104,21 +106,20 @@ class Survey {
       this.#segmentsScanned += 1;
       this.#bytesScanned += bytes;
     }
-    const indexOnDisk = await segment.readIndexFile();
-    const check = new IndexCheck(indexOnDisk);
+    const onDisk = await segment.indexes.readFiles();
+    const check = new IndexCheck(onDisk);
     let fromBytes = 0;
     while (fromBytes < bytes && this.cut === undefined) {
       fromBytes = await this.#walk(at, segment, { fromBytes, bytes, verifyCrc, check });
     }
-    // What the scan rebuilt is right in any case. The file's own entries may be others, as Kafka counts the interval anew
+    // What the scan rebuilt is right in any case. The files' own entries may be others, as Kafka counts the interval anew
     // after each open; they are kept where every one of them names a batch.
-    const keepsFileIndex = indexOnDisk !== undefined && check.isGood && !verifyCrc;
-    if (keepsFileIndex) segment.adoptIndex(indexOnDisk, true);
-    else {
-      segment.adoptIndex(segment.index, false);
-      this.#indexesRebuilt += 1;
-    }
-    segment.resetIndexInterval();
+    const offsets = check.areOffsetsGood && !verifyCrc ? onDisk.offsets : undefined;
+    const times = check.areTimesGood && !verifyCrc ? onDisk.times : undefined;
+    segment.indexes.noteEnd();
+    segment.indexes.adopt({ offsets, times });
+    if (offsets === undefined || times === undefined) this.#indexesRebuilt += 1;
+    segment.indexes.resetInterval();
   }
 
   finish(): LogSurvey {
@@ -199,8 +200,8 @@ class Survey {
           const refusal = this.#refuseBatch(segment, header);
           if (refusal !== undefined) return refusal;
           this.#noteBatch(header);
-          check.batch(header.lastOffset, positionBytes);
-          segment.noteBatch(header.lastOffset, header.sizeInBytes, indexIntervalBytes);
+          check.batch(header, positionBytes);
+          segment.noteBatch(header, indexIntervalBytes);
           return undefined;
         },
       }),
@@ -278,24 +279,44 @@ class Survey {
   }
 }
 
-/** Whether every entry of an index file names a batch, looked at while the batches go by. */
+/** Whether every entry of the index files says what is so, looked at while the batches go by. */
 class IndexCheck {
-  readonly #index: OffsetIndex | undefined;
-  #next = 0;
-  #isGood = true;
+  readonly #offsets: OffsetIndex | undefined;
+  readonly #times: TimeIndex | undefined;
+  #nextOffset = 0;
+  #nextTime = 0;
+  #maxTimestamp = NO_TIMESTAMP;
+  #areOffsetsGood = true;
+  #areTimesGood = true;
 
-  constructor(index: OffsetIndex | undefined) {
-    this.#index = index;
+  constructor(onDisk: { readonly offsets: OffsetIndex | undefined; readonly times: TimeIndex | undefined }) {
+    this.#offsets = onDisk.offsets;
+    this.#times = onDisk.times;
   }
 
-  batch(lastOffset: number, positionBytes: number): void {
-    const entry = this.#index?.entry(this.#next);
-    if (entry === undefined || entry.positionBytes > positionBytes) return;
-    if (entry.positionBytes !== positionBytes || entry.offset !== lastOffset) this.#isGood = false;
-    this.#next += 1;
+  batch({ lastOffset, maxTimestamp }: BatchHeader, positionBytes: number): void {
+    const entry = this.#offsets?.entry(this.#nextOffset);
+    if (entry !== undefined && entry.positionBytes <= positionBytes) {
+      if (entry.positionBytes !== positionBytes || entry.offset !== lastOffset) this.#areOffsetsGood = false;
+      this.#nextOffset += 1;
+    }
+    // Only a batch with a timestamp above all before it has one.
+    const isLargest = maxTimestamp > this.#maxTimestamp;
+    if (isLargest) this.#maxTimestamp = maxTimestamp;
+    const time = this.#times?.entry(this.#nextTime);
+    if (time !== undefined && time.offset <= lastOffset) {
+      if (!isLargest || time.offset !== lastOffset || time.timestamp !== maxTimestamp) this.#areTimesGood = false;
+      this.#nextTime += 1;
+    }
   }
 
-  get isGood(): boolean {
-    return this.#isGood && this.#next === (this.#index?.count ?? 0);
+  get areOffsetsGood(): boolean {
+    return this.#areOffsetsGood && this.#nextOffset === (this.#offsets?.count ?? 0);
+  }
+
+  /** They also have to say what the largest timestamp is. */
+  get areTimesGood(): boolean {
+    if (!this.#areTimesGood || this.#nextTime !== (this.#times?.count ?? 0)) return false;
+    return (this.#times?.lastTimestamp ?? NO_TIMESTAMP) === this.#maxTimestamp;
   }
 }

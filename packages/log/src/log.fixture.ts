@@ -28,7 +28,7 @@ export class LogFixture {
   async open(
     options: { clean?: boolean; epoch?: number | "none"; config?: Partial<LogConfig>; areGapsRecorded?: boolean } = {},
   ): Promise<PartitionLog> {
-    const { files, state, clock, workers } = this.environment;
+    const { files, state, clock, random, workers } = this.environment;
     await files.makeDirectory(DIRECTORY);
     await files.syncDirectory(".");
     await files.syncDirectory("data");
@@ -36,6 +36,7 @@ export class LogFixture {
       files,
       state,
       clock,
+      random,
       workers,
       directory: DIRECTORY,
       topic: "orders",

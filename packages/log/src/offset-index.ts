@@ -4,10 +4,8 @@ import type { Offset } from "@tidemark/base";
 /** `relativeOffset i32, position i32`. */
 export const OFFSET_INDEX_ENTRY_BYTES = 8;
 
-/** Kafka's segment.index.bytes of 10 MiB. A full index makes the segment roll. */
-const OFFSET_INDEX_ENTRIES_MAX = (10 * 1024 ** 2) / OFFSET_INDEX_ENTRY_BYTES;
-
-const RELATIVE_OFFSET_MAX = 2 ** 31 - 1;
+/** An entry's offset is int32, counted from the segment's base. */
+export const RELATIVE_OFFSET_MAX = 2 ** 31 - 1;
 const INITIAL_CAPACITY = 64;
 
 export interface OffsetIndexEntry {
@@ -29,18 +27,25 @@ export interface OffsetIndexEntry {
  */
 export class OffsetIndex {
   readonly baseOffset: Offset;
+  readonly #entriesMax: number;
   #relativeOffsets = new Int32Array(INITIAL_CAPACITY);
   #positions = new Int32Array(INITIAL_CAPACITY);
   #count = 0;
 
-  constructor(baseOffset: Offset) {
+  /** @param indexBytesMax Kafka: segment.index.bytes. A full index makes the segment roll */
+  constructor(baseOffset: Offset, indexBytesMax: number = Number.POSITIVE_INFINITY) {
     this.baseOffset = baseOffset;
+    this.#entriesMax = Math.floor(indexBytesMax / OFFSET_INDEX_ENTRY_BYTES);
   }
 
   /** The entries of an index file, or `undefined` when they are not an index: cut short, or not strictly increasing. */
-  static decode(baseOffset: Offset, bytes: Uint8Array): OffsetIndex | undefined {
+  static decode(
+    baseOffset: Offset,
+    bytes: Uint8Array,
+    indexBytesMax: number = Number.POSITIVE_INFINITY,
+  ): OffsetIndex | undefined {
     if (bytes.length % OFFSET_INDEX_ENTRY_BYTES !== 0) return undefined;
-    const index = new OffsetIndex(baseOffset);
+    const index = new OffsetIndex(baseOffset, indexBytesMax);
     const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
     let previousOffset = -1;
     let previousPosition = -1;
@@ -60,7 +65,7 @@ export class OffsetIndex {
   }
 
   get isFull(): boolean {
-    return this.#count >= OFFSET_INDEX_ENTRIES_MAX;
+    return this.#count >= this.#entriesMax;
   }
 
   /** Whether `offset - baseOffset` fits in an entry. */

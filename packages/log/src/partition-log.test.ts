@@ -24,6 +24,7 @@ describe("append and read", () => {
     expect(await fixture.fileNames()).toEqual([
       "00000000000000000000.index",
       "00000000000000000000.log",
+      "00000000000000000000.timeindex",
       "leader-epoch-checkpoint",
     ]);
   });

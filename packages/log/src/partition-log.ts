@@ -1,5 +1,5 @@
 import { fail, InvariantError, toOffset } from "@tidemark/base";
-import type { Clock, FileSystem, LeaderEpoch, Offset, State, WorkerPool } from "@tidemark/base";
+import type { Clock, FileSystem, LeaderEpoch, Offset, Random, State, WorkerPool } from "@tidemark/base";
 import type { EpochEndOffset, EpochEntry, LeaderEpochFileCache } from "@tidemark/epoch-cache";
 import { stampBatch } from "@tidemark/wire";
 import { checkClientRecords, checkFollowerBatches, checkLeaderBatch } from "./append-checks.ts";
@@ -20,11 +20,13 @@ import { PartitionQueue } from "./partition-queue.ts";
 import type { AppendGroup, AppendResult, GroupEntry } from "./partition-queue.ts";
 import { ProducerState } from "./producer-state.ts";
 import type { DamagedRange, RecoveryReport } from "./recovery-report.ts";
+import { NO_TIMESTAMP } from "./time-index.ts";
 
 export interface PartitionLogOptions {
   readonly files: FileSystem;
   readonly state: State;
   readonly clock: Clock;
+  readonly random: Random;
   readonly workers: WorkerPool;
   /** The partition's own directory, which exists. */
   readonly directory: string;
@@ -385,7 +387,8 @@ export class PartitionLog {
     const written: WrittenBatch[] = [];
     for (const { entry, baseOffset } of run.accepted) {
       const lastOffset = toOffset(baseOffset + entry.header.lastOffsetDelta);
-      written.push({ lastOffset, sizeInBytes: entry.header.sizeInBytes });
+      const { sizeInBytes, maxTimestamp } = entry.header;
+      written.push({ lastOffset, sizeInBytes, maxTimestamp });
       outcome.answers.push({ entry, result: { baseOffset, lastOffset, duplicate: false } });
     }
     this.#local.noteBatches(written);
@@ -426,20 +429,27 @@ export class PartitionLog {
     const { header } = entry;
     const baseOffset = run.endOffset;
     const lastOffset = toOffset(baseOffset + header.lastOffsetDelta);
-    const limits = { pendingBytes: run.sizeBytes, segmentBytesMax: this.config.segmentBytes };
-    if (this.#local.active.mustRollBefore(header.sizeInBytes, lastOffset, limits)) {
+    const { sizeInBytes, maxTimestamp } = header;
+    const limits = {
+      pendingBytes: run.sizeBytes,
+      pendingFirstTimestamp: run.accepted[0]?.entry.header.maxTimestamp,
+      segmentBytesMax: this.config.segmentBytes,
+    };
+    if (this.#local.active.mustRollBefore({ sizeInBytes, maxTimestamp, lastOffset }, limits)) {
       if (run.accepted.length > 0) return false;
       await this.#local.roll(baseOffset);
     }
     run.accepted.push({ entry, baseOffset, undo: this.#producers.remember(header, baseOffset) });
-    run.sizeBytes += header.sizeInBytes;
+    run.sizeBytes += sizeInBytes;
     run.endOffset = toOffset(lastOffset + 1);
     return true;
   }
 
   async #writeFollowerBatches(bytes: Uint8Array, batches: FollowerBatches): Promise<void> {
-    const limits = { pendingBytes: 0, segmentBytesMax: this.config.segmentBytes };
-    if (this.#local.active.mustRollBefore(batches.sizeBytes, batches.lastOffset, limits))
+    const limits = { pendingBytes: 0, pendingFirstTimestamp: undefined, segmentBytesMax: this.config.segmentBytes };
+    const { sizeBytes, lastOffset } = batches;
+    const maxTimestamp = batches.headers.reduce((max, header) => Math.max(max, header.maxTimestamp), NO_TIMESTAMP);
+    if (this.#local.active.mustRollBefore({ sizeInBytes: sizeBytes, lastOffset, maxTimestamp }, limits))
       await this.#local.roll(batches.firstBaseOffset);
     try {
       // An epoch's entry is on the disk before any of its batches is.
@@ -447,7 +457,7 @@ export class PartitionLog {
         if (partitionLeaderEpoch === this.#epochs.latest?.epoch) continue;
         await this.#epochs.assign(partitionLeaderEpoch as LeaderEpoch, toOffset(baseOffset));
       }
-      await this.#local.write(bytes.subarray(0, batches.sizeBytes));
+      await this.#local.write(bytes.subarray(0, sizeBytes));
     } catch (error) {
       // An epoch without its batches would refuse those of the epochs before it when they come again.
       this.#epochs.truncateFromEnd(this.logEndOffset);
@@ -455,7 +465,11 @@ export class PartitionLog {
     }
     for (const header of batches.headers) this.#producers.remember(header, header.baseOffset);
     this.#local.noteBatches(
-      batches.headers.map(({ lastOffset, sizeInBytes }) => ({ lastOffset: toOffset(lastOffset), sizeInBytes })),
+      batches.headers.map(({ lastOffset, sizeInBytes, maxTimestamp }) => ({
+        lastOffset: toOffset(lastOffset),
+        sizeInBytes,
+        maxTimestamp,
+      })),
     );
     await this.#local.commit();
     this.#wakeWaiters();

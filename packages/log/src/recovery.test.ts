@@ -478,6 +478,7 @@ describe("indexes at load", () => {
     expect(await fixture.fileNames()).toEqual([
       "00000000000000000000.index",
       "00000000000000000000.log",
+      "00000000000000000000.timeindex",
       "leader-epoch-checkpoint",
     ]);
   });

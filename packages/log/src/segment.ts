@@ -1,12 +1,20 @@
-import { fail, FileError, joinPath, readFileIfPresent, writeFully } from "@tidemark/base";
+import { fail, FileError, joinPath, writeFully } from "@tidemark/base";
 import type { Clock, FileHandle, FileSystem, Offset } from "@tidemark/base";
 import { DIRECT_BYTES_MAX, DIRECT_CACHED_BYTES_MAX, DirectIo } from "./direct-io.ts";
-import { LOG_SUFFIX, OFFSET_INDEX_SUFFIX, segmentFileName, SIDE_FILE_SUFFIXES } from "./file-names.ts";
-import { OffsetIndex, OFFSET_INDEX_ENTRY_BYTES } from "./offset-index.ts";
+import {
+  LOG_SUFFIX,
+  OFFSET_INDEX_SUFFIX,
+  segmentFileName,
+  SIDE_FILE_SUFFIXES,
+  TIME_INDEX_SUFFIX,
+} from "./file-names.ts";
 import { LogError } from "./error.ts";
 import { RecentBatches } from "./recent-batches.ts";
+import { SegmentIndexes } from "./segment-indexes.ts";
+import type { IndexedBatch } from "./segment-indexes.ts";
 import { walkSegment } from "./segment-walk.ts";
 import type { WalkEnd } from "./segment-walk.ts";
+import { NO_TIMESTAMP } from "./time-index.ts";
 
 /** A place in the file is looked for this much at a time: from an index entry it is not far. */
 const LOOKUP_CHUNK_BYTES = 8 * 1024;
@@ -14,8 +22,27 @@ const LOOKUP_CHUNK_BYTES = 8 * 1024;
 /** Bytes at the end of a segment that are taken to be in the page cache, if they were written since it was opened. */
 const RECENTLY_WRITTEN_BYTES_MAX = 16 * 1024 * 1024;
 
+/** What the segments of a log have in common. */
+export interface SegmentSettings {
+  readonly files: FileSystem;
+  readonly clock: Clock;
+  readonly directory: string;
+  /** Of each index file. Kafka: segment.index.bytes. */
+  readonly indexBytesMax: number;
+  /** Drawn once for each segment that is begun or opened: after this long no batch joins it. */
+  readonly drawRollMs: () => number;
+}
+
+/** What decides whether a batch joins the active segment. */
+export interface RollLimits {
+  /** Of batches that will lie before it in this segment, and the max timestamp of the first of them, if the segment is empty yet. */
+  readonly pendingBytes: number;
+  readonly pendingFirstTimestamp: number | undefined;
+  readonly segmentBytesMax: number;
+}
+
 /**
- * One `.log` file with its offset index.
+ * One `.log` file with its offset and time index.
  *
  * The file of the active segment stays open; that of a sealed one is open while somebody uses it, and beyond that from `keepOpen` to
  * `release`: a log of many segments must not hold a file for each. A removed segment stays readable for those who were reading it.
@@ -24,75 +51,66 @@ const RECENTLY_WRITTEN_BYTES_MAX = 16 * 1024 * 1024;
 export class LogSegment {
   readonly baseOffset: Offset;
   readonly path: string;
-  readonly indexPath: string;
   readonly io: DirectIo;
+  readonly indexes: SegmentIndexes;
   /** Bytes of whole batches; what lies beyond in the file is not the log's yet, or not any more. */
   sizeBytes = 0;
   /** Bytes written or cut since the last `sync`. */
   isDirty = false;
-  index: OffsetIndex;
   readonly #files: FileSystem;
+  readonly #clock: Clock;
+  readonly #rollMs: number;
   readonly #recent = new RecentBatches();
+  /** When the segment was begun, or opened. */
+  #createdMs: number;
   /** Written since the segment was opened, from here on. */
   #writtenFromBytes = Number.POSITIVE_INFINITY;
-  #bytesSinceLastIndexEntry = 0;
   #file: FileHandle | undefined;
   #opening: Promise<FileHandle> | undefined;
   #users = 0;
   /** Also while nobody uses it. */
   #keepsOpen = false;
   #isRemoved = false;
-  /** Entries that the index file holds already, and its size; -1 = unknown, write it whole. */
-  #persistedEntries = 0;
-  #indexFileBytes = 0;
 
-  constructor(files: FileSystem, clock: Clock, directory: string, baseOffset: Offset) {
+  constructor(settings: SegmentSettings, baseOffset: Offset) {
+    const { files, clock, directory, indexBytesMax } = settings;
     this.#files = files;
+    this.#clock = clock;
+    this.#rollMs = settings.drawRollMs();
+    this.#createdMs = clock.wallMs();
     this.baseOffset = baseOffset;
     this.path = joinPath(directory, segmentFileName(baseOffset, LOG_SUFFIX));
-    this.indexPath = joinPath(directory, segmentFileName(baseOffset, OFFSET_INDEX_SUFFIX));
-    this.index = new OffsetIndex(baseOffset);
+    this.indexes = new SegmentIndexes(files, directory, baseOffset, indexBytesMax);
     this.io = new DirectIo(clock);
   }
 
   /**
-   * Makes the two empty files of a new segment and keeps the log file open. The caller syncs the directory.
+   * Makes the three empty files of a new segment and keeps the log file open. The caller syncs the directory.
    * @throws FileError; then no file is left, as far as the disk lets it
    */
-  static async create(files: FileSystem, clock: Clock, directory: string, baseOffset: Offset): Promise<LogSegment> {
-    const segment = new LogSegment(files, clock, directory, baseOffset);
+  static async create(settings: SegmentSettings, baseOffset: Offset): Promise<LogSegment> {
+    const segment = new LogSegment(settings, baseOffset);
     try {
       segment.#keepsOpen = true;
-      segment.#file = await files.open(segment.path, "truncate");
-      const index = await files.open(segment.indexPath, "truncate");
-      await index.close();
+      segment.#file = await settings.files.open(segment.path, "truncate");
+      await segment.indexes.create();
     } catch (error) {
       await segment.close();
-      await removeIfPresent(files, segment.path).catch(() => undefined);
+      await removeIfPresent(settings.files, segment.path).catch(() => undefined);
       throw error;
     }
     return segment;
   }
 
-  /** Takes over an index that was read from its file, or was rebuilt and is not written yet. */
-  adoptIndex(index: OffsetIndex, isPersisted: boolean): void {
-    this.index = index;
-    this.#persistedEntries = isPersisted ? index.count : -1;
-    this.#indexFileBytes = isPersisted ? index.count * OFFSET_INDEX_ENTRY_BYTES : -1;
+  get index(): SegmentIndexes["offsets"] {
+    return this.indexes.offsets;
   }
 
   /** Forgets what a survey noted, for another one. */
   reset(): void {
     this.sizeBytes = 0;
     this.#recent.clear();
-    this.#bytesSinceLastIndexEntry = 0;
-    this.index = new OffsetIndex(this.baseOffset);
-  }
-
-  /** The index file's entries, or `undefined` when it is absent or no index. @throws FileError */
-  async readIndexFile(): Promise<OffsetIndex | undefined> {
-    const bytes = await readFileIfPresent(this.#files, this.indexPath);
-    return bytes === undefined ? undefined : OffsetIndex.decode(this.baseOffset, bytes);
+    this.indexes.reset();
   }
 
   /** Opens the log file for appending. @throws FileError */
@@ -145,35 +163,30 @@ export class LogSegment {
     }
   }
 
-  /** Takes the batch that begins at the segment's end into size and index. Kafka's rule: the entry of a batch is made before its own bytes count. */
-  noteBatch(lastOffset: number, batchBytes: number, indexIntervalBytes: number): void {
-    if (this.#bytesSinceLastIndexEntry > indexIntervalBytes && !this.index.isFull) {
-      this.index.append(lastOffset, this.sizeBytes);
-      this.#bytesSinceLastIndexEntry = 0;
-    }
-    this.#bytesSinceLastIndexEntry += batchBytes;
-    this.#recent.note(lastOffset, this.sizeBytes);
-    this.sizeBytes += batchBytes;
-  }
-
-  /** The counter of the index rule starts anew, as in Kafka after an open or a truncation. */
-  resetIndexInterval(): void {
-    this.#bytesSinceLastIndexEntry = 0;
+  /** Takes the batch that begins at the segment's end into size and indexes. */
+  noteBatch(batch: IndexedBatch, indexIntervalBytes: number): void {
+    this.indexes.noteBatch(batch, this.sizeBytes, indexIntervalBytes);
+    this.#recent.note(batch.lastOffset, this.sizeBytes);
+    this.sizeBytes += batch.sizeInBytes;
   }
 
   /**
-   * Whether a batch of `bytes` that ends at `lastOffset` belongs into the next segment.
-   * @param pendingBytes of batches that will lie before it in this one
+   * Whether a batch, or several that are appended together, belong into the next segment. An empty segment is never left, but for an
+   * offset that it cannot hold.
+   * Source: apache/kafka storage/.../internals/log/LogSegment.java, shouldRoll
    */
-  mustRollBefore(
-    bytes: number,
-    lastOffset: number,
-    limits: { pendingBytes: number; segmentBytesMax: number },
-  ): boolean {
+  mustRollBefore(batch: IndexedBatch, limits: RollLimits): boolean {
     const usedBytes = this.sizeBytes + limits.pendingBytes;
-    if (!this.index.canHold(lastOffset)) return true;
+    if (!this.index.canHold(batch.lastOffset)) return true;
     if (usedBytes === 0) return false;
-    return usedBytes > limits.segmentBytesMax - bytes || this.index.isFull;
+    if (usedBytes > limits.segmentBytesMax - batch.sizeInBytes || this.indexes.isFull) return true;
+    return this.#waitedMs(batch.maxTimestamp, limits.pendingFirstTimestamp) > this.#rollMs;
+  }
+
+  /** By the time of the records where the first batch has one: a log that is filled with old records is cut up as it would have been then. */
+  #waitedMs(maxTimestamp: number, pendingFirstTimestamp: number | undefined): number {
+    const firstTimestamp = this.indexes.firstTimestamp ?? pendingFirstTimestamp ?? NO_TIMESTAMP;
+    return firstTimestamp >= 0 ? maxTimestamp - firstTimestamp : this.#clock.wallMs() - this.#createdMs;
   }
 
   /** Reads as `readFully`. What was written a moment ago is in the page cache: it is not worth a trip through the pool. @throws FileError */
@@ -190,24 +203,13 @@ export class LogSegment {
     await this.use((file) => file.sync());
   }
 
-  /** Brings the index file to exactly the entries in memory, and syncs it. @throws FileError */
-  async persistIndex(): Promise<void> {
-    const { index } = this;
-    if (this.#persistedEntries === index.count && this.#indexFileBytes === index.count * OFFSET_INDEX_ENTRY_BYTES)
-      return;
-    const fromEntry = Math.max(this.#persistedEntries, 0);
-    const count = index.count;
-    const file = await this.#files.open(this.indexPath, "create");
-    try {
-      if (this.#indexFileBytes !== fromEntry * OFFSET_INDEX_ENTRY_BYTES)
-        await file.truncate(fromEntry * OFFSET_INDEX_ENTRY_BYTES);
-      await writeFully(file, index.encode(fromEntry), fromEntry * OFFSET_INDEX_ENTRY_BYTES);
-      await file.sync();
-    } finally {
-      await file.close();
-    }
-    this.#persistedEntries = count;
-    this.#indexFileBytes = count * OFFSET_INDEX_ENTRY_BYTES;
+  /**
+   * Brings the index files to exactly the entries in memory, and syncs them.
+   * @returns whether one of them may be new: then the directory is to be synced
+   * @throws FileError
+   */
+  persistIndexes(): Promise<boolean> {
+    return this.indexes.persist();
   }
 
   /**
@@ -216,20 +218,38 @@ export class LogSegment {
    * @throws FileError
    */
   async truncateAt(positionBytes: number, offset: Offset): Promise<void> {
-    // The time index and what else Kafka may have left here would point behind the cut; Kafka makes them anew.
-    await this.#removeSideFiles(OFFSET_INDEX_SUFFIX);
-    this.index.truncateTo(offset);
-    this.#persistedEntries = this.#persistedEntries < 0 ? -1 : Math.min(this.#persistedEntries, this.index.count);
-    this.#bytesSinceLastIndexEntry = 0;
+    // What else Kafka may have left here would point behind the cut; Kafka makes it anew.
+    await this.#removeSideFiles([OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX]);
     this.#recent.clear();
     this.sizeBytes = positionBytes;
-    // Entries behind the cut leave the file at once: a segment that is sealed next may lie below the recovery point already, and
+    const { fromBytes, isFileBehind } = this.indexes.truncateTo(offset, positionBytes === 0);
+    if (positionBytes === 0) this.#createdMs = this.#clock.wallMs();
+    else await this.#noteTimestamps(fromBytes);
+    // Entries behind the cut leave the files at once: a segment that is sealed next may lie below the recovery point already, and
     // would not be written again.
-    if (this.#indexFileBytes !== this.#persistedEntries * OFFSET_INDEX_ENTRY_BYTES) await this.persistIndex();
+    if (isFileBehind) await this.persistIndexes();
     const file = await this.openForAppend();
     await file.truncate(positionBytes);
     this.isDirty = false;
     await file.sync();
+  }
+
+  /** Reads the timestamps of the batches from `fromBytes` on. */
+  async #noteTimestamps(fromBytes: number): Promise<void> {
+    await this.use((file) =>
+      walkSegment({
+        io: this.io,
+        file,
+        fromBytes,
+        toBytes: this.sizeBytes,
+        chunkBytes: LOOKUP_CHUNK_BYTES,
+        verifyCrc: false,
+        onBatch: ({ maxTimestamp, lastOffset }) => {
+          this.indexes.noteTimestamp(maxTimestamp, lastOffset);
+          return undefined;
+        },
+      }),
+    );
   }
 
   /** Takes the bytes of a failed write away again. @param durably also on the disk, before anybody is told. @throws FileError */
@@ -338,9 +358,10 @@ export class LogSegment {
     return this.#file;
   }
 
-  async #removeSideFiles(except?: string): Promise<void> {
+  async #removeSideFiles(except: readonly string[] = []): Promise<void> {
     const stem = this.path.slice(0, -LOG_SUFFIX.length);
-    for (const suffix of SIDE_FILE_SUFFIXES) if (suffix !== except) await removeIfPresent(this.#files, stem + suffix);
+    for (const suffix of SIDE_FILE_SUFFIXES)
+      if (!except.includes(suffix)) await removeIfPresent(this.#files, stem + suffix);
   }
 }
 

@@ -1,6 +1,7 @@
 import { encodeUtf8, parseUtf8 } from "@tidemark/base";
 import { COMPRESSION_CODECS } from "@tidemark/wire";
 import type { CompressionCodec } from "@tidemark/wire";
+import { DEFAULT_LOG_CONFIG } from "./config.ts";
 import type { LogConfig } from "./config.ts";
 import { isUuid } from "./uuid.ts";
 
@@ -59,9 +60,12 @@ export function decodeTopic(
     compression,
     compressionLevel,
   } = fields;
+  // What a topic of an earlier version does not say is as it was then.
+  const { segmentMs, segmentJitterMs, segmentIndexBytes } = { ...DEFAULT_LOG_CONFIG, ...fields };
   if (status !== "ready" && status !== "incomplete") return undefined;
   if (typeof topicId !== "string" || !isUuid(topicId) || !isCount(partitions) || partitions === 0) return undefined;
   if (!isCount(segmentBytes) || !isCount(indexIntervalBytes) || !isCount(maxMessageBytes)) return undefined;
+  if (!isCount(segmentMs) || !isCount(segmentJitterMs) || !isCount(segmentIndexBytes)) return undefined;
   if (flush !== "none" && flush !== "always") return undefined;
   const codec = COMPRESSION_CODECS.find((name) => name === compression);
   if (codec === undefined || !(compressionLevel === undefined || Number.isSafeInteger(compressionLevel)))
@@ -71,6 +75,9 @@ export function decodeTopic(
     indexIntervalBytes,
     maxMessageBytes,
     flush,
+    segmentMs,
+    segmentJitterMs,
+    segmentIndexBytes,
     compression: codec,
     compressionLevel: compressionLevel as number | undefined,
   };

@@ -14,6 +14,7 @@ import {
 import type { BatchHeader } from "@tidemark/wire";
 import type { OffsetIndexEntry } from "./offset-index.ts";
 import type { VerifyFindings } from "./verify-report.ts";
+import type { TimeIndexVerifier } from "./verify-time-index.ts";
 
 const WINDOW_BYTES = 1024 ** 2;
 /** No payload may decompress to more here. */
@@ -33,6 +34,8 @@ export interface SegmentToVerify {
   readonly epochs: LeaderEpochCache | undefined;
   readonly indexPath: string;
   readonly index: readonly OffsetIndexEntry[];
+  /** `undefined`: nothing to hold against the batches. */
+  readonly times: TimeIndexVerifier | undefined;
 }
 
 export interface SegmentFigures {
@@ -76,6 +79,7 @@ class SegmentVerifier {
   #lastEpoch: number;
   #nextIndexEntry = 0;
   readonly #epochsReported = new Set<number>();
+  #isDamaged = false;
 
   constructor(
     file: FileHandle,
@@ -109,6 +113,7 @@ class SegmentVerifier {
         this.#reportTail(positionBytes, found.reason);
         break;
       }
+      this.#isDamaged = true;
       const length = nextBytes - positionBytes;
       const detail = `${length} bytes are no batch (${found.reason}); sound batches follow`;
       this.#findings.add("error", "batch-damaged", this.#segment.path, detail, {
@@ -119,6 +124,8 @@ class SegmentVerifier {
       positionBytes = nextBytes;
     }
     this.#checkIndexTail(endBytes);
+    // Of a damaged batch's timestamp nothing is known: the damage is told once.
+    if (!this.#isDamaged) this.#segment.times?.end();
     return {
       sizeBytes: this.#sizeBytes,
       batches: this.#batches,
@@ -164,6 +171,7 @@ class SegmentVerifier {
     this.#checkEpoch(header, at);
     this.#checkRecords(header, bytes, at);
     this.#checkIndexEntry(header, positionBytes);
+    if (!this.#isDamaged) this.#segment.times?.batch(header);
     this.#batches += 1;
     this.#records += header.recordsCount;
     this.#endOffset = Math.max(this.#endOffset, lastOffset + 1);
@@ -261,6 +269,7 @@ class SegmentVerifier {
   }
 
   #reportTail(positionBytes: number, reason: string): void {
+    this.#isDamaged = true;
     const { path, isActive, mayBeTorn } = this.#segment;
     const detail = `the last ${this.#sizeBytes - positionBytes} bytes are no batch (${reason})`;
     const at = { positionBytes, offset: this.#endOffset };

@@ -9,7 +9,13 @@ import {
 import type { EpochEntry } from "@tidemark/epoch-cache";
 import { readCleanShutdownMarker } from "./clean-shutdown.ts";
 import { LogError } from "./error.ts";
-import { LOG_SUFFIX, OFFSET_INDEX_SUFFIX, parseSegmentFileName, segmentFileName } from "./file-names.ts";
+import {
+  LOG_SUFFIX,
+  OFFSET_INDEX_SUFFIX,
+  parseSegmentFileName,
+  segmentFileName,
+  TIME_INDEX_SUFFIX,
+} from "./file-names.ts";
 import { decodeMetaProperties, META_PROPERTIES_FILE } from "./meta-properties.ts";
 import {
   LOG_START_CHECKPOINT,
@@ -23,6 +29,7 @@ import { parseDirectoryName, readPartitionMetadata } from "./partition-directory
 import { VerifyFindings } from "./verify-report.ts";
 import type { PartitionVerification, SegmentVerification, VerifyReport } from "./verify-report.ts";
 import { verifySegment } from "./verify-segment.ts";
+import { TimeIndexVerifier } from "./verify-time-index.ts";
 
 export interface VerifyOptions {
   readonly files: FileSystem;
@@ -195,6 +202,14 @@ async function verifyPartition(
     const isActive = at === baseOffsets.length - 1;
     try {
       const index = await readIndex(context, { indexPath, baseOffset, isActive });
+      const { mayBeTorn } = context;
+      const timeIndex = {
+        path: joinPath(directory, segmentFileName(baseOffset, TIME_INDEX_SUFFIX)),
+        baseOffset,
+        isStaleExpected: isActive && mayBeTorn,
+        mayBeTorn,
+      };
+      const times = await TimeIndexVerifier.open(files, timeIndex, findings);
       const figures = await verifySegment(
         files,
         context.workers,
@@ -202,12 +217,13 @@ async function verifyPartition(
           path,
           baseOffset,
           isActive,
-          mayBeTorn: context.mayBeTorn,
+          mayBeTorn,
           previousEndOffset: endOffset,
           previousEpoch: lastEpoch,
           epochs: entries === undefined ? undefined : new LeaderEpochCache(entries),
           indexPath,
           index,
+          times,
         },
         findings,
       );

@@ -1,4 +1,4 @@
-import { LogDirectory, PartitionLog } from "@tidemark/log";
+import { DEFAULT_LOG_CONFIG, LogDirectory, PartitionLog } from "@tidemark/log";
 import { BufferPool } from "@tidemark/base";
 import { SimulatedEnvironment } from "@tidemark/simulator";
 import { encodeBatch, stampBatch } from "@tidemark/wire";
@@ -76,11 +76,11 @@ export class Replica {
   /** @param records epoch of each record, one batch each */
   static async with(records: readonly number[], highWatermark = 0): Promise<Replica> {
     const environment = new SimulatedEnvironment({ seed: 1 });
-    const { files, state, clock, workers } = environment;
+    const { files, state, clock, random, workers } = environment;
     await files.makeDirectory("log/orders-0");
     const config = {
+      ...DEFAULT_LOG_CONFIG,
       segmentBytes: 1 << 20,
-      indexIntervalBytes: 4096,
       maxMessageBytes: 1 << 20,
       flush: "none",
     } as const;
@@ -88,6 +88,7 @@ export class Replica {
       files,
       state,
       clock,
+      random,
       workers,
       directory: "log/orders-0",
       topic: "orders",

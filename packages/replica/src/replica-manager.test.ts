@@ -1,5 +1,5 @@
 import { toLeaderEpoch } from "@tidemark/base";
-import { LogManager } from "@tidemark/log";
+import { DEFAULT_LOG_CONFIG, LogManager } from "@tidemark/log";
 import { SimulatedEnvironment } from "@tidemark/simulator";
 import { encodeBatch, PeerError } from "@tidemark/wire";
 import type {
@@ -16,8 +16,8 @@ import { DEFAULT_REPLICA_MANAGER_CONFIG, ReplicaManager } from "./replica-manage
 
 const CONTROLLER: PeerAddress = { nodeId: 100, host: "controller", port: 1 };
 const CONFIG = {
+  ...DEFAULT_LOG_CONFIG,
   segmentBytes: 1 << 20,
-  indexIntervalBytes: 4096,
   maxMessageBytes: 1 << 20,
   flush: "none",
   compression: "none",

@@ -114,8 +114,8 @@ export function defaultsOf({ flush = "always" }: TidemarkOptions): TopicConfig {
 /** `base` with the options that are given. */
 export function configOf(base: TopicConfig, options: TopicOptions): TopicConfig {
   return {
+    ...base,
     segmentBytes: options.segmentBytes ?? base.segmentBytes,
-    indexIntervalBytes: base.indexIntervalBytes,
     maxMessageBytes: options.maxMessageBytes ?? base.maxMessageBytes,
     flush: options.flush ?? base.flush,
     compression: options.compression ?? base.compression,
@@ -125,12 +125,6 @@ export function configOf(base: TopicConfig, options: TopicOptions): TopicConfig 
 }
 
 export function isSameConfig(a: TopicConfig, b: TopicConfig): boolean {
-  return (
-    a.segmentBytes === b.segmentBytes &&
-    a.indexIntervalBytes === b.indexIntervalBytes &&
-    a.maxMessageBytes === b.maxMessageBytes &&
-    a.flush === b.flush &&
-    a.compression === b.compression &&
-    a.compressionLevel === b.compressionLevel
-  );
+  const keys = Object.keys({ ...a, ...b }) as (keyof TopicConfig)[];
+  return keys.every((key) => a[key] === b[key]);
 }

@@ -1,4 +1,5 @@
 import { toOffset } from "@tidemark/base";
+import { DEFAULT_LOG_CONFIG } from "@tidemark/log";
 import type { LogConfig, PartitionLog } from "@tidemark/log";
 import { AppointedController, BrokerNode } from "@tidemark/replica";
 import type { Partition, ReplicaManager, ReplicaManagerConfig, TruncationReport } from "@tidemark/replica";
@@ -213,8 +214,8 @@ export class Cluster {
     const clock = new ProcessClock(environment.clock);
     node.clock = clock;
     const topicConfig = {
+      ...DEFAULT_LOG_CONFIG,
       segmentBytes: 1024 ** 2,
-      indexIntervalBytes: 4096,
       maxMessageBytes: 1024 ** 2,
       flush: "none" as const,
       compression: "none" as const,

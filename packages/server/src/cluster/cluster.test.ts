@@ -2,6 +2,7 @@ import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { BufferPool, toOffset } from "@tidemark/base";
+import { DEFAULT_LOG_CONFIG } from "@tidemark/log";
 import { SERVER_UNSENT_BYTES_MAX, StreamPeerTransport } from "@tidemark/replica";
 import { SystemClock, TcpNetwork } from "@tidemark/runtime-node";
 import { checkCrc, encodeBatch, encodeFrame, FrameDecoder, scanBatch } from "@tidemark/wire";
@@ -31,8 +32,8 @@ test("three brokers whose memory is overwritten as soon as it is given back hold
         brokerId,
         controller: controller.address,
         topicConfig: {
+          ...DEFAULT_LOG_CONFIG,
           segmentBytes: 4 * 1024 ** 2,
-          indexIntervalBytes: 4096,
           maxMessageBytes: 1024 ** 2,
           flush: "none",
           compression: "none",
@@ -125,8 +126,8 @@ test("a client that asks for much in many requests and reads nothing makes a bro
   const controller = await ControllerNode.open({ directory: join(directory, "controller") });
   const pool = new CountingPool();
   const topicConfig = {
+    ...DEFAULT_LOG_CONFIG,
     segmentBytes: 64 * 1024 ** 2,
-    indexIntervalBytes: 4096,
     maxMessageBytes: 1024 ** 2,
     flush: "none",
     compression: "none",

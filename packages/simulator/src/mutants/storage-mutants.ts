@@ -3,6 +3,7 @@ import type { Mutant } from "./mutant.ts";
 const PARTITION_LOG = "packages/log/src/partition-log.ts";
 const LOCAL_LOG = "packages/log/src/local-log.ts";
 const SEGMENT = "packages/log/src/segment.ts";
+const SEGMENT_INDEXES = "packages/log/src/segment-indexes.ts";
 const SEGMENT_WALK = "packages/log/src/segment-walk.ts";
 const SURVEY = "packages/log/src/log-survey.ts";
 const LOAD_LOG = "packages/log/src/load-log.ts";
@@ -114,23 +115,23 @@ export const STORAGE_MUTANTS: readonly Mutant[] = [
       {
         file: LOCAL_LOG,
         find: `      await this.#syncActive();
-      await sealed.persistIndex();
+      await sealed.persistIndexes();
 `,
-        replace: `      await sealed.persistIndex();
+        replace: `      await sealed.persistIndexes();
       await this.#syncActive();
 `,
       },
       {
         file: LOCAL_LOG,
         find: `      await segment.sync();
-      if (segment !== active) await segment.persistIndex();`,
-        replace: `      if (segment !== active) await segment.persistIndex();
+      if (segment !== active) await segment.persistIndexes();`,
+        replace: `      if (segment !== active) await segment.persistIndexes();
       await segment.sync();`,
       },
       {
         file: SURVEY,
-        find: `indexOnDisk !== undefined && check.isGood && !verifyCrc;`,
-        replace: `indexOnDisk !== undefined;`,
+        find: `const offsets = check.areOffsetsGood && !verifyCrc ? onDisk.offsets : undefined;`,
+        replace: `const offsets = onDisk.offsets;`,
       },
     ],
   },
@@ -152,8 +153,8 @@ export const STORAGE_MUTANTS: readonly Mutant[] = [
     title: "a truncation forgets the index",
     edits: [
       {
-        file: SEGMENT,
-        find: `    this.index.truncateTo(offset);
+        file: SEGMENT_INDEXES,
+        find: `    this.offsets.truncateTo(offset);
 `,
         replace: ``,
       },
@@ -167,6 +168,18 @@ export const STORAGE_MUTANTS: readonly Mutant[] = [
         file: PARTITION_LOG,
         find: `      this.#producers = await this.#local.truncateTo(offset);`,
         replace: `      await this.#local.truncateTo(offset);`,
+      },
+    ],
+  },
+  {
+    id: "M24c",
+    title: "a truncation forgets the time index",
+    edits: [
+      {
+        file: SEGMENT_INDEXES,
+        find: `    this.times.truncateTo(offset);
+`,
+        replace: ``,
       },
     ],
   },
@@ -258,8 +271,8 @@ export const STORAGE_MUTANTS: readonly Mutant[] = [
       {
         file: LOCAL_LOG,
         find: `      await this.#syncActive();
-      await sealed.persistIndex();`,
-        replace: `      await sealed.persistIndex();`,
+      await sealed.persistIndexes();`,
+        replace: `      await sealed.persistIndexes();`,
       },
     ],
   },

@@ -1,3 +1,4 @@
+import { DEFAULT_LOG_CONFIG } from "@tidemark/log";
 import { DEFAULT_REPLICA_MANAGER_CONFIG } from "@tidemark/replica";
 import { Broker } from "@tidemark/server";
 
@@ -5,7 +6,6 @@ import { describeError, EXIT_CANNOT, EXIT_OK } from "../../errors.ts";
 import { asChild, tellParent } from "../child-process.ts";
 import type { BrokerMessage, BrokerRequest, BrokerTask } from "./broker-messages.ts";
 
-const INDEX_INTERVAL_BYTES = 4096;
 const FETCH_BACKOFF_MS = 25;
 const CLUSTER_STATE_WAIT_MS = 500;
 const HIGH_WATERMARK_CHECKPOINT_MS = 1000;
@@ -33,9 +33,9 @@ async function serve(task: BrokerTask): Promise<number> {
     clusterId: task.clusterId,
     controller: task.controller,
     topicConfig: {
+      ...DEFAULT_LOG_CONFIG,
       segmentBytes: task.segmentBytes,
       maxMessageBytes: task.maxMessageBytes,
-      indexIntervalBytes: INDEX_INTERVAL_BYTES,
       flush: "none",
       compression: "none",
     },

@@ -1,0 +1,84 @@
+import { readFileIfPresent, writeFully } from "@tidemark/base";
+import type { FileSystem } from "@tidemark/base";
+
+/** An index in memory, as far as its file is concerned: entries of one size, in order. */
+export interface IndexEntries {
+  readonly count: number;
+  /** The bytes of entries `[fromEntry, count)`. */
+  encode(fromEntry: number): Uint8Array;
+}
+
+const UNKNOWN = -1;
+
+/**
+ * The file of an offset or time index: holds exactly the entries that were written, and no byte more.
+ *
+ * Kafka maps its index files and gives them their full size in advance; here they are written when a segment is sealed.
+ */
+export class IndexFile {
+  readonly path: string;
+  readonly #files: FileSystem;
+  readonly #entryBytes: number;
+  /** Entries that the file holds; `UNKNOWN`: write it whole. */
+  #entries = UNKNOWN;
+  /** Size of the file; `UNKNOWN`: cut it first. */
+  #sizeBytes = UNKNOWN;
+
+  constructor(files: FileSystem, path: string, entryBytes: number) {
+    this.#files = files;
+    this.path = path;
+    this.#entryBytes = entryBytes;
+  }
+
+  /** The file is empty, and there. */
+  async create(): Promise<void> {
+    const file = await this.#files.open(this.path, "truncate");
+    await file.close();
+    this.noteHolds(0);
+  }
+
+  /** Its bytes, or `undefined` when there is none. @throws FileError */
+  async read(): Promise<Uint8Array | undefined> {
+    return readFileIfPresent(this.#files, this.path);
+  }
+
+  /** The file was read, and these are its entries. */
+  noteHolds(entries: number): void {
+    this.#entries = entries;
+    this.#sizeBytes = entries * this.#entryBytes;
+  }
+
+  /** Nothing in the file counts, or it may not be there. */
+  noteUnknown(): void {
+    this.#entries = UNKNOWN;
+    this.#sizeBytes = UNKNOWN;
+  }
+
+  /**
+   * The index was cut to `count` entries: those behind are written again if they come again.
+   * @returns whether the file holds entries that are no more
+   */
+  noteCutTo(count: number): boolean {
+    if (this.#entries > count) this.#entries = count;
+    return this.#sizeBytes !== this.#entries * this.#entryBytes;
+  }
+
+  /** Brings the file to exactly the entries in memory, and syncs it. @returns whether it may not have been there. @throws FileError */
+  async persist(index: IndexEntries): Promise<boolean> {
+    const { count } = index;
+    if (this.#entries === count && this.#sizeBytes === count * this.#entryBytes) return false;
+    const mayBeNew = this.#sizeBytes === UNKNOWN;
+    const fromEntry = Math.max(this.#entries, 0);
+    const fromBytes = fromEntry * this.#entryBytes;
+    const file = await this.#files.open(this.path, "create");
+    try {
+      if (this.#sizeBytes !== fromBytes) await file.truncate(fromBytes);
+      await writeFully(file, index.encode(fromEntry), fromBytes);
+      await file.sync();
+    } finally {
+      await file.close();
+    }
+    this.noteHolds(count);
+    return mayBeNew;
+  }
+}

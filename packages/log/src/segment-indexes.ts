@@ -1,0 +1,146 @@
+import { joinPath } from "@tidemark/base";
+import type { FileSystem, Offset } from "@tidemark/base";
+import type { BatchHeader } from "@tidemark/wire";
+import { OFFSET_INDEX_SUFFIX, segmentFileName, TIME_INDEX_SUFFIX } from "./file-names.ts";
+import { IndexFile } from "./index-file.ts";
+import { OFFSET_INDEX_ENTRY_BYTES, OffsetIndex } from "./offset-index.ts";
+import { NO_TIMESTAMP, TIME_INDEX_ENTRY_BYTES, TimeIndex } from "./time-index.ts";
+
+/** What of a batch goes into the indexes of its segment. */
+export type IndexedBatch = Pick<BatchHeader, "lastOffset" | "sizeInBytes" | "maxTimestamp">;
+
+/**
+ * The two indexes of a segment, their files, and what the headers of its batches say of time.
+ *
+ * Invariant: `maxTimestamp` is that of all batches of the segment. It comes from headers and never from a file: what would be deleted for
+ * its age is not deleted on the word of an index.
+ * Source: apache/kafka storage/.../internals/log/LogSegment.java, append
+ */
+export class SegmentIndexes {
+  offsets: OffsetIndex;
+  times: TimeIndex;
+  /** Largest timestamp of a batch, ms; -1 = none has one. */
+  maxTimestamp = NO_TIMESTAMP;
+  /** Max timestamp of the first batch; `undefined` while there is none. */
+  firstTimestamp: number | undefined;
+  /** Last offset of the earliest batch with `maxTimestamp`. */
+  #maxTimestampOffset = 0;
+  #bytesSinceLastEntry = 0;
+  readonly #baseOffset: Offset;
+  readonly #bytesMax: number;
+  readonly #offsetFile: IndexFile;
+  readonly #timeFile: IndexFile;
+
+  /** @param bytesMax of each file. Kafka: segment.index.bytes */
+  constructor(files: FileSystem, directory: string, baseOffset: Offset, bytesMax: number) {
+    const path = (suffix: string): string => joinPath(directory, segmentFileName(baseOffset, suffix));
+    this.#baseOffset = baseOffset;
+    this.#bytesMax = bytesMax;
+    this.#offsetFile = new IndexFile(files, path(OFFSET_INDEX_SUFFIX), OFFSET_INDEX_ENTRY_BYTES);
+    this.#timeFile = new IndexFile(files, path(TIME_INDEX_SUFFIX), TIME_INDEX_ENTRY_BYTES);
+    this.offsets = new OffsetIndex(baseOffset, bytesMax);
+    this.times = new TimeIndex(baseOffset, bytesMax);
+  }
+
+  /** Makes both files, empty. @throws FileError */
+  async create(): Promise<void> {
+    await this.#offsetFile.create();
+    await this.#timeFile.create();
+  }
+
+  get isFull(): boolean {
+    return this.offsets.isFull || this.times.isFull;
+  }
+
+  /** Takes in the batch that begins at `positionBytes`. Kafka's rule: its entries are made before its own bytes count. */
+  noteBatch(
+    { lastOffset, sizeInBytes, maxTimestamp }: IndexedBatch,
+    positionBytes: number,
+    intervalBytes: number,
+  ): void {
+    this.firstTimestamp ??= maxTimestamp;
+    this.noteTimestamp(maxTimestamp, lastOffset);
+    if (this.#bytesSinceLastEntry > intervalBytes && !this.offsets.isFull) {
+      this.offsets.append(lastOffset, positionBytes);
+      this.times.maybeAppend(this.maxTimestamp, this.#maxTimestampOffset);
+      this.#bytesSinceLastEntry = 0;
+    }
+    this.#bytesSinceLastEntry += sizeInBytes;
+  }
+
+  /** A batch has this timestamp. Batches come in order. */
+  noteTimestamp(maxTimestamp: number, lastOffset: number): void {
+    if (maxTimestamp <= this.maxTimestamp) return;
+    this.maxTimestamp = maxTimestamp;
+    this.#maxTimestampOffset = lastOffset;
+  }
+
+  /** The counter of the index rule starts anew, as in Kafka after an open or a truncation. */
+  resetInterval(): void {
+    this.#bytesSinceLastEntry = 0;
+  }
+
+  /** The segment ends here for now: the time index says its largest timestamp. */
+  noteEnd(): void {
+    if (this.maxTimestamp >= 0) this.times.appendEnd(this.maxTimestamp, this.#maxTimestampOffset);
+  }
+
+  /** What the files hold; `undefined` what is absent or no index. @throws FileError */
+  async readFiles(): Promise<{ readonly offsets: OffsetIndex | undefined; readonly times: TimeIndex | undefined }> {
+    const [offsets, times] = [await this.#offsetFile.read(), await this.#timeFile.read()];
+    return {
+      offsets: offsets && OffsetIndex.decode(this.#baseOffset, offsets, this.#bytesMax),
+      times: times && TimeIndex.decode(this.#baseOffset, times, this.#bytesMax),
+    };
+  }
+
+  /** Takes over what was read from the files; `undefined`: what was noted batch by batch stands, and the file will be written whole. */
+  adopt(found: { readonly offsets: OffsetIndex | undefined; readonly times: TimeIndex | undefined }): void {
+    if (found.offsets === undefined) this.#offsetFile.noteUnknown();
+    else {
+      this.offsets = found.offsets;
+      this.#offsetFile.noteHolds(found.offsets.count);
+    }
+    if (found.times === undefined) this.#timeFile.noteUnknown();
+    else {
+      this.times = found.times;
+      this.#timeFile.noteHolds(found.times.count);
+    }
+  }
+
+  /** Forgets all, for another survey. */
+  reset(): void {
+    this.offsets = new OffsetIndex(this.#baseOffset, this.#bytesMax);
+    this.times = new TimeIndex(this.#baseOffset, this.#bytesMax);
+    this.maxTimestamp = NO_TIMESTAMP;
+    this.firstTimestamp = undefined;
+    this.resetInterval();
+  }
+
+  /**
+   * Drops the entries at or above `offset`, where the log ends now. What is known of timestamps afterwards is what the entries say: of the
+   * batches from `fromBytes` on `noteTimestamp` has to tell.
+   * @returns where those batches begin, and whether a file holds entries that are no more: then `persist` is due
+   */
+  truncateTo(offset: number, isEmpty: boolean): { readonly fromBytes: number; readonly isFileBehind: boolean } {
+    this.offsets.truncateTo(offset);
+    this.times.truncateTo(offset);
+    this.resetInterval();
+    const last = this.times.lastEntry;
+    this.maxTimestamp = last?.timestamp ?? NO_TIMESTAMP;
+    this.#maxTimestampOffset = last?.offset ?? 0;
+    if (isEmpty) this.firstTimestamp = undefined;
+    const areOffsetsBehind = this.#offsetFile.noteCutTo(this.offsets.count);
+    const areTimesBehind = this.#timeFile.noteCutTo(this.times.count);
+    return {
+      fromBytes: last === undefined ? 0 : this.offsets.lookup(last.offset),
+      isFileBehind: areOffsetsBehind || areTimesBehind,
+    };
+  }
+
+  /** As `LogSegment.persistIndexes`. @throws FileError */
+  async persist(): Promise<boolean> {
+    const isOffsetFileNew = await this.#offsetFile.persist(this.offsets);
+    return (await this.#timeFile.persist(this.times)) || isOffsetFileNew;
+  }
+}
