@@ -8,7 +8,7 @@ import type { SeededRandom } from "./random.ts";
  * An hour before the time at which Oracle.java's log stands: Kafka refuses timestamps far ahead of it, and forgets
  * producers whose last record is a day old.
  */
-const TIMESTAMP_START = 1_750_000_000_000;
+export const TIMESTAMP_START = 1_750_000_000_000;
 
 export interface RecordsShape {
   readonly recordsMax: number;

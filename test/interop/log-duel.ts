@@ -9,7 +9,7 @@ import type { AppendResult, BatchOrigin, LogConfig } from "@tidemark/log";
 import { NodeFileSystem, SystemClock } from "@tidemark/runtime-node";
 import { SimulatedEnvironment } from "@tidemark/simulator";
 
-import { headerOf, joinBytes, randomBatch, toBase64 } from "./batches.ts";
+import { headerOf, joinBytes, randomBatch, TIMESTAMP_START, toBase64 } from "./batches.ts";
 import type { PendingExchange } from "./exchange.ts";
 import { OracleError } from "./kafka.ts";
 import type { Oracle } from "./kafka.ts";
@@ -40,6 +40,7 @@ const WEIGHTS = {
   /** As leader or as follower, whichever it is. */
   append: 70,
   read: 30,
+  "list-offset": 15,
   "end-of-epoch": 10,
   "new-epoch": 5,
   roll: 4,
@@ -111,6 +112,8 @@ export class LogDuel {
         return this.#newEpoch();
       case "read":
         return this.#read();
+      case "list-offset":
+        return this.#listOffset();
       case "end-of-epoch": {
         const epoch = this.#random.between(-2, this.#leaderEpoch + 2);
         const { epoch: answered, endOffset } = this.#current.endOffsetForEpoch(epoch);
@@ -279,6 +282,17 @@ export class LogDuel {
     await this.#exchange(`read ${fromOffset} ${maxBytes}`, async () => {
       const { bytes } = await log.read({ fromOffset: toOffset(fromOffset), maxBytes });
       return toBase64(bytes);
+    });
+  }
+
+  async #listOffset(): Promise<void> {
+    const timestamp = TIMESTAMP_START + this.#random.between(-10, 100_010);
+    const names = ["latest", "earliest", "max-timestamp", "earliest-local"] as const;
+    const at = this.#random.between(0, 2 * names.length - 1);
+    const spec = names[at] ?? { timestamp };
+    await this.#exchange(`list-offset ${names[at] === undefined ? timestamp : -1 - at}`, async () => {
+      const found = await this.#current.listOffset(spec);
+      return found === undefined ? "none" : `${found.offset} ${found.timestamp} ${found.leaderEpoch ?? -1}`;
     });
   }
 

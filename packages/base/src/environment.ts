@@ -71,6 +71,8 @@ export interface FileHandle {
    */
   sync(): Promise<void>;
   size(): Promise<number>;
+  /** When the contents last changed, Unix ms by the system's clock. After a crash of the machine any time up to its new start. */
+  modifiedMs(): Promise<number>;
   /** Does not sync. Idempotent. */
   close(): Promise<void>;
 }
@@ -183,12 +185,12 @@ export interface WorkerJobs {
     readonly output: Uint8Array;
   };
   /**
-   * Walks the records of a client's compressed batch, header included, as `validateRecords` of wire does. Gives the maximum timestamp.
+   * Walks the records of a client's compressed batch, header included, as `validateRecords` of wire does, and gives the times that it does.
    * Besides the errors of `decompress`: WorkerError INVALID_RECORD, INVALID_TIMESTAMP.
    */
   readonly validate: {
     readonly input: { readonly payload: Uint8Array; readonly outputBytesMax: number };
-    readonly output: number;
+    readonly output: { readonly maxTimestamp: number; readonly minTimestamp: number };
   };
   /** CRC-32C of the bytes. */
   readonly crc32c: { readonly input: { readonly payload: Uint8Array }; readonly output: number };

@@ -375,6 +375,7 @@ class MemoryFiles implements FileSystem {
         return source.length;
       },
       sync: () => this.#perform("sync", path),
+      modifiedMs: async () => 0,
       size: async () => {
         await this.#perform("size", path);
         return content().length;

@@ -6,13 +6,14 @@ import {
   compressionCodec,
   IN_POOL_BYTES_MIN,
   INLINE_OUTPUT_BYTES_MAX,
+  isLogAppendTime,
   recordsSection,
   scanBatch,
   validateClientHeader,
   validateRecords,
   WireError,
 } from "@tidemark/wire";
-import type { BatchHeader } from "@tidemark/wire";
+import type { BatchHeader, RecordTimes } from "@tidemark/wire";
 import type { LogConfig } from "./config.ts";
 import { LogError } from "./error.ts";
 
@@ -23,7 +24,7 @@ import { LogError } from "./error.ts";
 export type BatchOrigin = "local" | "client" | "replication";
 
 /** A client's compressed batch may grow to this many times `max.message.bytes` when it is looked into. */
-const DECOMPRESSED_BYTES_FACTOR = 64;
+export const DECOMPRESSED_BYTES_FACTOR = 64;
 
 function corrupt(positionBytes: number, reason: string, options?: ErrorOptions): LogError {
   return new LogError(
@@ -41,10 +42,16 @@ function corrupt(positionBytes: number, reason: string, options?: ErrorOptions):
 
 /**
  * The header of the one batch that a leader is to append.
- * @throws LogError CORRUPT_MESSAGE, INVALID_RECORD, MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE, UNSUPPORTED_FOR_MESSAGE_FORMAT
+ * @param nowMs the leader's clock
+ * @throws LogError CORRUPT_MESSAGE, INVALID_RECORD, INVALID_TIMESTAMP, MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE, UNSUPPORTED_FOR_MESSAGE_FORMAT
  * Source: apache/kafka storage/.../internals/log/UnifiedLog.java, analyzeAndValidateRecords
  */
-export function checkLeaderBatch(batch: Uint8Array, origin: BatchOrigin, config: LogConfig): BatchHeader {
+export function checkLeaderBatch(
+  batch: Uint8Array,
+  origin: BatchOrigin,
+  config: LogConfig,
+  nowMs: number,
+): BatchHeader {
   const magic = batch[16];
   if (magic === 0 || magic === 1) throw new LogError({ code: "UNSUPPORTED_FOR_MESSAGE_FORMAT", magic });
   const scan = scanBatch(batch, 0);
@@ -63,53 +70,84 @@ export function checkLeaderBatch(batch: Uint8Array, origin: BatchOrigin, config:
       code: "INVALID_RECORD",
       reason: `base offset ${header.baseOffset}, a leader assigns it from 0`,
     });
-  if (origin === "client") asLogError(() => validateClientHeader(header));
+  if (origin === "client") {
+    asLogError(() => validateClientHeader(header));
+    if (config.timestampType === "LogAppendTime" && isLogAppendTime(header))
+      throw new LogError({ code: "INVALID_TIMESTAMP", reason: "a producer sent a log append time" });
+  } else if (config.timestampType === "CreateTime") {
+    // Our own encoder's header says what its records do, and they were checked one by one when they were handed in.
+    const { maxTimestamp } = header;
+    checkTimes({ maxTimestamp, minTimestamp: Number.POSITIVE_INFINITY }, config, nowMs);
+  }
   return header;
 }
 
 /**
+ * How far the times of records may lie from the leader's clock.
+ * @throws LogError INVALID_TIMESTAMP
+ * Source: apache/kafka storage/.../internals/log/LogValidator.java, validateTimestamp
+ */
+function checkTimes({ maxTimestamp, minTimestamp }: RecordTimes, config: LogConfig, nowMs: number): void {
+  const { timestampBeforeMaxMs, timestampAfterMaxMs } = config;
+  if (maxTimestamp - nowMs > timestampAfterMaxMs) {
+    const reason = `timestamp ${maxTimestamp} is more than ${timestampAfterMaxMs} ms after the leader's time ${nowMs}`;
+    throw new LogError({ code: "INVALID_TIMESTAMP", reason });
+  }
+  if (nowMs - minTimestamp > timestampBeforeMaxMs) {
+    const reason = `timestamp ${minTimestamp} is more than ${timestampBeforeMaxMs} ms before the leader's time ${nowMs}`;
+    throw new LogError({ code: "INVALID_TIMESTAMP", reason });
+  }
+}
+
+/** What came of a look at the records of a client's batch. */
+export type RecordsJudgement = LogError | RecordTimes;
+
+/**
  * Walks the records of a client's batch: at once, or in the pool if they are compressed and not small.
- * @returns nothing more to wait for, or a promise of the refusal (or of nothing). Must be called with memory that is not changed meanwhile.
- * @throws LogError CORRUPT_MESSAGE, INVALID_RECORD, UNSUPPORTED_COMPRESSION_TYPE; from the pool WORKER_FAILED too
+ * @param nowMs the leader's clock
+ * @returns the times of the records, or a promise of them or of the refusal. Must be called with memory that is not changed meanwhile.
+ * @throws LogError CORRUPT_MESSAGE, INVALID_RECORD, INVALID_TIMESTAMP, UNSUPPORTED_COMPRESSION_TYPE; from the pool WORKER_FAILED too
  */
 export function checkClientRecords(
   batch: Uint8Array,
   header: BatchHeader,
-  config: LogConfig,
-  workers: WorkerPool,
-): Promise<LogError | undefined> | undefined {
+  leader: { readonly config: LogConfig; readonly workers: WorkerPool; readonly nowMs: number },
+): Promise<RecordsJudgement> | RecordTimes {
+  const { config, workers, nowMs } = leader;
+  const judge = (times: RecordTimes): RecordTimes => {
+    if (config.timestampType === "CreateTime") checkTimes(times, config, nowMs);
+    return times;
+  };
   const codec = asLogError(() => compressionCodec(header));
-  if (codec === "none") {
-    asLogError(() => validateRecords(header, recordsSection(batch, header)));
-    return undefined;
-  }
+  if (codec === "none") return judge(asLogError(() => validateRecords(header, recordsSection(batch, header))));
   const outputBytesMax = config.maxMessageBytes * DECOMPRESSED_BYTES_FACTOR;
   if (batch.length < IN_POOL_BYTES_MIN[codec].decompress) {
     const inlineBytesMax = Math.min(outputBytesMax, INLINE_OUTPUT_BYTES_MAX);
     try {
-      workers.runNow("validate", { payload: batch, outputBytesMax: inlineBytesMax });
-      return undefined;
+      return judge(workers.runNow("validate", { payload: batch, outputBytesMax: inlineBytesMax }));
     } catch (error) {
       const isTooLarge = error instanceof WorkerError && error.code === "MESSAGE_TOO_LARGE";
       if (!isTooLarge || inlineBytesMax === outputBytesMax) throw refusalOf(error, header);
     }
   }
   // The pool takes its input over, and the caller's memory is not ours to give.
-  return workers.run("validate", { payload: batch.slice(), outputBytesMax }).then(
-    () => undefined,
-    (error: unknown) => refusalOf(error, header),
-  );
+  return workers
+    .run("validate", { payload: batch.slice(), outputBytesMax })
+    .then(judge)
+    .catch((error: unknown) => refusalOf(error, header));
 }
 
-/** What the log says of a job that failed. @throws the error itself when it is none of a job's */
+/** What the log says of a job that failed, or of what it found. @throws the error itself when it is none of a job's */
 function refusalOf(error: unknown, header: BatchHeader): LogError {
+  if (error instanceof LogError) return error;
   if (!(error instanceof WorkerError)) throw error;
   const options = { cause: error };
   switch (error.code) {
     case "CORRUPT_MESSAGE":
       return corrupt(0, error.message, options);
-    case "INVALID_RECORD":
     case "INVALID_TIMESTAMP":
+      return new LogError({ code: "INVALID_TIMESTAMP", reason: error.message }, options);
+    case "INVALID_RECORD":
     case "MESSAGE_TOO_LARGE":
       return new LogError({ code: "INVALID_RECORD", reason: error.message }, options);
     case "UNSUPPORTED_COMPRESSION_TYPE":
@@ -132,7 +170,8 @@ function asLogError<Result>(check: () => Result): Result {
     if (error.code === "UNSUPPORTED_COMPRESSION_TYPE") {
       throw new LogError({ code: error.code, codecId: Number(error.facts["codecId"]) }, { cause: error });
     }
-    throw new LogError({ code: "INVALID_RECORD", reason: error.message }, { cause: error });
+    const code = error.code === "INVALID_TIMESTAMP" ? "INVALID_TIMESTAMP" : "INVALID_RECORD";
+    throw new LogError({ code, reason: error.message }, { cause: error });
   }
 }
 

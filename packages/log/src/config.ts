@@ -1,9 +1,16 @@
 import { fail } from "@tidemark/base";
+import type { RetentionLimits } from "./retention.ts";
 
 /** When an append is durable: `always` = before it is answered, `none` = when the operating system or a flush gets to it. */
 export type FlushMode = "none" | "always";
 
-export interface LogConfig {
+/** Whose time a record's timestamp is. */
+export type TimestampType = "CreateTime" | "LogAppendTime";
+
+/** Kafka's 2^63 - 1, as far as a number goes: no limit. */
+const NO_LIMIT_MS = Number.MAX_SAFE_INTEGER;
+
+export interface LogConfig extends RetentionLimits {
   /** A segment holds at most this many bytes; so does one append. Kafka: segment.bytes. */
   readonly segmentBytes: number;
   /** At most one offset index entry per this many bytes. Kafka: index.interval.bytes. */
@@ -20,6 +27,16 @@ export interface LogConfig {
   readonly segmentJitterMs: number;
   /** An index file holds at most this many bytes; a full one makes the segment roll. Kafka: segment.index.bytes. */
   readonly segmentIndexBytes: number;
+  /** `LogAppendTime`: the leader writes its own time over that of a batch. Kafka: message.timestamp.type. */
+  readonly timestampType: TimestampType;
+  /** With `CreateTime` a record may be this much older than the leader's clock says. Kafka: message.timestamp.before.max.ms. */
+  readonly timestampBeforeMaxMs: number;
+  /** And this much younger: one from far in the future would keep its segment for ever. Kafka: message.timestamp.after.max.ms. */
+  readonly timestampAfterMaxMs: number;
+  /** Whether a segment whose largest timestamp lies in the future is as old as its file: else it keeps itself and all behind it. */
+  readonly ignoresFutureTimestamps: boolean;
+  /** How long the files of a deleted segment stay, for those who read them. Kafka: file.delete.delay.ms. */
+  readonly fileDeleteDelayMs: number;
 }
 
 /** Kafka's defaults, but durable: one node has no replica that could help it. */
@@ -31,6 +48,14 @@ export const DEFAULT_LOG_CONFIG: LogConfig = {
   segmentMs: 7 * 24 * 3600 * 1000,
   segmentJitterMs: 0,
   segmentIndexBytes: 10 * 1024 ** 2,
+  timestampType: "CreateTime",
+  timestampBeforeMaxMs: NO_LIMIT_MS,
+  timestampAfterMaxMs: 3600 * 1000,
+  // Kafka's default is seven days: here nothing goes that nobody asked to go.
+  retentionMs: -1,
+  retentionBytes: -1,
+  ignoresFutureTimestamps: false,
+  fileDeleteDelayMs: 60 * 1000,
 };
 
 /** A group of appends is closed to newcomers at this size; a larger single batch makes a group of its own. */
@@ -54,6 +79,12 @@ export const READ_RETRIES_MAX = 16;
 /** Two entries of a time index: one, and that of the end. Kafka allows less, and cannot make an index then. */
 const SEGMENT_INDEX_BYTES_MIN = 24;
 
+/** Between two looks at what may be deleted. Kafka: log.retention.check.interval.ms. */
+export const RETENTION_CHECK_INTERVAL_MS = 5 * 60 * 1000;
+
+/** Before the first one: a node that starts has other things to do. Kafka: log.initial.task.delay.ms. */
+export const RETENTION_INITIAL_DELAY_MS = 30 * 1000;
+
 /** Segment positions are int32 in the offset index. */
 export const SEGMENT_BYTES_MAX = 2 ** 31 - 1;
 
@@ -71,10 +102,16 @@ export function checkLogConfig(config: LogConfig): void {
   checkTimes(config);
 }
 
-function checkTimes({ segmentMs, segmentJitterMs, segmentIndexBytes }: LogConfig): void {
+function checkTimes(config: LogConfig): void {
+  const { segmentMs, segmentJitterMs, segmentIndexBytes, timestampBeforeMaxMs, timestampAfterMaxMs } = config;
   if (!(Number.isSafeInteger(segmentMs) && segmentMs >= 1)) fail("1 <= segmentMs", { segmentMs });
   if (!(Number.isSafeInteger(segmentJitterMs) && segmentJitterMs >= 0))
     fail("0 <= segmentJitterMs", { segmentJitterMs });
   if (!(Number.isInteger(segmentIndexBytes) && segmentIndexBytes >= SEGMENT_INDEX_BYTES_MIN))
     fail("an index has room for an entry and the one of the end", { segmentIndexBytes });
+  if (!(timestampBeforeMaxMs >= 0 && timestampAfterMaxMs >= 0))
+    fail("0 <= limits of timestamps", { timestampBeforeMaxMs, timestampAfterMaxMs });
+  const { retentionMs, retentionBytes, fileDeleteDelayMs } = config;
+  if (!(retentionMs >= -1 && retentionBytes >= -1)) fail("-1 <= retention", { retentionMs, retentionBytes });
+  if (!(fileDeleteDelayMs >= 0)) fail("0 <= fileDeleteDelayMs", { fileDeleteDelayMs });
 }

@@ -28,6 +28,7 @@ test("calls of a slow file take the pool until the second is over, and every byt
     truncate: (sizeBytes) => handle.truncate(sizeBytes),
     sync: () => handle.sync(),
     size: () => handle.size(),
+    modifiedMs: () => handle.modifiedMs(),
     close: () => handle.close(),
   };
   const io = new DirectIo({ wallMs: () => 0, monotonicMs: () => nowMs, setTimer: () => ({ cancel: () => undefined }) });

@@ -109,6 +109,11 @@ export class DirectoryCheckpoints {
     return { checkpoints, report: { source: isOurs && areAsLeft ? "state" : "files", problems } };
   }
 
+  /** Writes the starts of the logs while they run: the recovery point file stays empty meanwhile. @throws FileError */
+  async writeLogStarts(logStarts: readonly OffsetCheckpointEntry[]): Promise<void> {
+    await this.#replace(LOG_START_CHECKPOINT, encodeOffsetCheckpoint(logStarts));
+  }
+
   /** Writes all three files for whoever opens the directory next. Only when every log is flushed. @throws FileError */
   async writeAll(
     recoveryPoints: readonly OffsetCheckpointEntry[],

@@ -23,6 +23,7 @@ export type LogErrorType =
       readonly currentEpoch: number;
     }
   | { readonly code: "INVALID_RECORD"; readonly reason: string }
+  | { readonly code: "INVALID_TIMESTAMP"; readonly reason: string }
   | {
       readonly code: "KAFKA_STORAGE_ERROR";
       readonly failure: StorageFailure;

@@ -4,7 +4,13 @@ import { CheckpointError, LeaderEpochFileCache } from "@tidemark/epoch-cache";
 import type { EpochEntry } from "@tidemark/epoch-cache";
 import type { LogConfig } from "./config.ts";
 import { LogError } from "./error.ts";
-import { LEFTOVER_SUFFIXES, LOG_SUFFIX, parseSegmentFileName, SIDE_FILE_SUFFIXES } from "./file-names.ts";
+import {
+  LEFTOVER_SUFFIXES,
+  LOG_SUFFIX,
+  parseSegmentFileName,
+  segmentFileName,
+  SIDE_FILE_SUFFIXES,
+} from "./file-names.ts";
 import { LogState } from "./log-state.ts";
 import { surveyLog } from "./log-survey.ts";
 import type { LogSurvey, SeenEpoch } from "./log-survey.ts";
@@ -56,10 +62,10 @@ export interface LoadedLog {
 export async function loadLog(options: LoadOptions): Promise<LoadedLog> {
   const { files, directory, config } = options;
   const state = new LogState(options.state, options.topic, options.partition);
-  const { names, leftoversRemoved } = await removeLeftovers(files, directory);
-  const baseOffsets = names.flatMap((name) => parseSegmentFileName(name, LOG_SUFFIX) ?? []).sort((a, b) => a - b);
   const knownRecoveryPoint = state.recoveryPoint;
   const knownStart = state.logStartOffset ?? toOffset(0);
+  const { names, leftoversRemoved } = await removeLeftovers(files, directory, knownStart);
+  const baseOffsets = segmentBaseOffsets(names);
 
   const segmentSettings = settingsOf(options);
   let segments = baseOffsets.map((baseOffset) => new LogSegment(segmentSettings, baseOffset));
@@ -201,9 +207,18 @@ async function survey(
   return { ...(await surveyLog({ ...common, isTrusted: false })), isTrusted: false };
 }
 
+function segmentBaseOffsets(names: readonly string[]): Offset[] {
+  return names.flatMap((name) => parseSegmentFileName(name, LOG_SUFFIX) ?? []).sort((a, b) => a - b);
+}
+
+/**
+ * Removes what a crash left of work that was not finished, and segments that lie below the log start: a deletion may have got as far as to
+ * take some of them away, which would look like a hole.
+ */
 async function removeLeftovers(
   files: FileSystem,
   directory: string,
+  logStartOffset: Offset,
 ): Promise<{ names: readonly string[]; leftoversRemoved: string[] }> {
   const names = [...(await files.list(directory))].sort();
   const swap = names.find((name) => name.endsWith(".swap"));
@@ -215,11 +230,11 @@ async function removeLeftovers(
       operation: "open: a compaction was not finished, let Kafka finish it",
     });
   }
-  const bases = new Set(
-    names.filter((name) => name.endsWith(LOG_SUFFIX)).map((name) => name.slice(0, -LOG_SUFFIX.length)),
-  );
+  const baseOffsets = segmentBaseOffsets(names);
+  const kept = baseOffsets.filter((_base, at) => (baseOffsets[at + 1] ?? Number.POSITIVE_INFINITY) > logStartOffset);
+  const bases = new Set(kept.map((baseOffset) => segmentFileName(baseOffset, "")));
   const isOrphan = (name: string): boolean =>
-    SIDE_FILE_SUFFIXES.some(
+    [LOG_SUFFIX, ...SIDE_FILE_SUFFIXES].some(
       (suffix) =>
         suffix !== ".snapshot" &&
         parseSegmentFileName(name, suffix) !== undefined &&

@@ -3,10 +3,11 @@ import type { FileSystem, Offset } from "@tidemark/base";
 import type { BatchHeader } from "@tidemark/wire";
 import { SEALED_FILES_OPEN_MAX, UNFLUSHED_BYTES_MAX } from "./config.ts";
 import type { LogConfig } from "./config.ts";
+import { DelayedRemovals } from "./delayed-removals.ts";
 import type { LoadedLog } from "./load-log.ts";
 import { storageError } from "./log-directory.ts";
 import { floorSegment, readLog } from "./log-read.ts";
-import type { ReadOptions, ReadResult } from "./log-read.ts";
+import type { LogView, ReadOptions, ReadResult } from "./log-read.ts";
 import type { LogState } from "./log-state.ts";
 import { ProducerState } from "./producer-state.ts";
 import type { DamagedRange } from "./recovery-report.ts";
@@ -58,6 +59,7 @@ export class LocalLog {
   #isDirectoryDirty = false;
   /** Never rejects. */
   #backgroundFlush: Promise<void> | undefined;
+  readonly #removals: DelayedRemovals;
   /** Segments whose file may be open for readers, least recently read first. */
   readonly #recentlyRead = new Set<LogSegment>();
 
@@ -68,6 +70,7 @@ export class LocalLog {
   ) {
     this.#files = options.files;
     this.#segmentSettings = loaded.segmentSettings;
+    this.#removals = new DelayedRemovals(loaded.segmentSettings.clock);
     this.#directory = options.directory;
     this.#config = options.config;
     this.#state = loaded.state;
@@ -95,6 +98,16 @@ export class LocalLog {
     return this.#segments[0]?.baseOffset ?? fail("a log has a segment", { directory: this.#directory });
   }
 
+  /** One moment of the log. */
+  get view(): LogView {
+    return {
+      segments: this.#segments,
+      logStartOffset: this.#logStartOffset,
+      logEndOffset: this.#logEndOffset,
+      damaged: this.#damaged,
+    };
+  }
+
   get logStartOffset(): Offset {
     return this.#logStartOffset;
   }
@@ -115,15 +128,7 @@ export class LocalLog {
   async read(options: ReadOptions): Promise<ReadResult> {
     // Noted before it is read: its file then stays open from the first time on.
     await this.#noteRead(this.#segments[floorSegment(this.#segments, options.fromOffset)]);
-    return readLog(
-      {
-        segments: this.#segments,
-        logStartOffset: this.#logStartOffset,
-        logEndOffset: this.#logEndOffset,
-        damaged: this.#damaged,
-      },
-      options,
-    );
+    return readLog(this.view, options);
   }
 
   /**
@@ -260,6 +265,35 @@ export class LocalLog {
     this.#bytesAboveRecoveryPoint = 0;
   }
 
+  /**
+   * Records below `offset`, which lies in the log, are deleted: durable when it resolves. What lies below is made durable first, or a
+   * crash could leave a log that ends below its start. No flush may run beside it.
+   * @throws FileError
+   */
+  async raiseLogStart(offset: Offset): Promise<void> {
+    if (offset <= this.#logStartOffset) return;
+    if (offset > this.#flushedEndOffset || this.#isDirectoryDirty) await this.#flush();
+    await this.#state.saveStart(offset, this.#recoveryPoint);
+    this.#logStartOffset = offset;
+  }
+
+  /**
+   * Takes away the oldest `count` segments, which lie below the log start: nobody finds them any more. Their files are renamed, and go
+   * after `fileDeleteDelayMs`, or with the close. What a crash leaves of them, the next open removes.
+   * @throws FileError of a rename; the segments are gone from the log all the same
+   */
+  async deleteOldest(count: number): Promise<void> {
+    const doomed = this.#segments.slice(0, count);
+    this.#segments = this.#segments.slice(count);
+    if (!(this.active.baseOffset <= this.#logEndOffset && this.firstBaseOffset <= this.#logStartOffset))
+      fail("a log keeps the segment of its start", { directory: this.#directory });
+    for (const segment of doomed) {
+      this.#recentlyRead.delete(segment);
+      await segment.renameForRemoval();
+      this.#removals.add(segment, this.#config.fileDeleteDelayMs);
+    }
+  }
+
   /** Flushes all, the active segment's index and both offsets too: a clean open needs no scan then. @throws FileError */
   async seal(): Promise<void> {
     await this.flush();
@@ -271,6 +305,7 @@ export class LocalLog {
   /** Closes the files, whatever state they are in. */
   async close(): Promise<void> {
     await this.#backgroundFlush;
+    await this.#removals.finish();
     for (const segment of this.#segments) await segment.close().catch(() => undefined);
   }
 

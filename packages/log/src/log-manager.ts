@@ -19,7 +19,15 @@ import { PartitionLog } from "./partition-log.ts";
 import { encodeTopic, topicKey } from "./topic-config.ts";
 import type { TopicConfig, TopicDescription, TopicStatus } from "./topic-config.ts";
 import { listLogDirectory, loadTopics, removeTree } from "./topic-loading.ts";
+import { RETENTION_CHECK_INTERVAL_MS, RETENTION_INITIAL_DELAY_MS } from "./config.ts";
+import { RetentionTask } from "./retention-task.ts";
+import type { RetentionSchedule } from "./retention-task.ts";
 import { encodeHex, randomUuid } from "./uuid.ts";
+
+const DEFAULT_RETENTION_SCHEDULE: RetentionSchedule = {
+  initialDelayMs: RETENTION_INITIAL_DELAY_MS,
+  intervalMs: RETENTION_CHECK_INTERVAL_MS,
+};
 
 /** Partitions opened at a time; each may be scanning its log. */
 const PARTITIONS_LOADING_MAX = 4;
@@ -41,6 +49,10 @@ export interface LogManagerOptions {
   readonly defaults: TopicConfig;
   /** `none`: the caller answers for there being one writer. Default `fcntl`. */
   readonly lock?: "fcntl" | "none" | undefined;
+  /** Nothing at or above it is deleted. Default: what a consumer may see. */
+  readonly highWatermark?: ((topic: string, partition: number) => Offset | undefined) | undefined;
+  /** Default: half a minute after the start, then every five minutes. */
+  readonly retention?: RetentionSchedule | undefined;
 }
 
 /** What an open found in the directory as a whole; each log has a recovery report of its own. */
@@ -88,13 +100,15 @@ export class LogManager {
   readonly #checkpoints: DirectoryCheckpoints;
   readonly #topics: Map<string, TopicDescription>;
   readonly #logs: Map<string, PartitionLog>;
+  readonly #highWatermark: (topic: string, partition: number) => Offset | undefined;
+  readonly #retention: RetentionTask;
   /** Changes of the set of topics run one after another. */
   #changes: Promise<unknown> = Promise.resolve();
   #closing: Promise<LogManagerCloseResult> | undefined;
   /** Why this run may not end with a marker, whatever `close` sees. */
   #markerBar: string | undefined;
 
-  private constructor(parts: ManagerParts) {
+  private constructor(options: LogManagerOptions, parts: ManagerParts) {
     this.directory = parts.directory;
     this.metaProperties = parts.metaProperties;
     this.state = parts.state;
@@ -105,6 +119,13 @@ export class LogManager {
     this.#checkpoints = parts.checkpoints;
     this.#topics = parts.topics;
     this.#logs = parts.logs;
+    this.#highWatermark = options.highWatermark ?? (() => undefined);
+    this.#retention = new RetentionTask(parts.environment.clock, options.retention ?? DEFAULT_RETENTION_SCHEDULE, {
+      isNeeded: () =>
+        [...this.#logs.values()].some(({ config }) => config.retentionMs >= 0 || config.retentionBytes >= 0),
+      look: () => this.#deleteOldSegments(),
+    });
+    this.#retention.update();
   }
 
   /**
@@ -121,7 +142,7 @@ export class LogManager {
       await files.syncDirectory(directoryOf(directory));
       const lock = options.lock === "none" ? undefined : await lockDirectory(files, directory);
       try {
-        return new LogManager(await load(options, lock));
+        return new LogManager(options, await load(options, lock));
       } catch (error) {
         await lock?.release();
         throw error;
@@ -169,6 +190,7 @@ export class LogManager {
           await openPartition(this.#environment, this.state, this.directory, reopened, isClean),
         );
       }
+      this.#retention.update();
       return topic;
     });
   }
@@ -192,6 +214,34 @@ export class LogManager {
   }
 
   /**
+   * Deletes the records of a partition below `offset`. Durable when it resolves, in the checkpoint file too: the start of a log inside a
+   * segment is known from nothing else, should the state be lost.
+   * @returns the log start offset
+   * @throws LogError OFFSET_OUT_OF_RANGE above the high watermark; UNKNOWN_TOPIC_OR_PARTITION, KAFKA_STORAGE_ERROR, LOG_CLOSED
+   */
+  deleteRecords(topic: string, partition: number, offset: Offset): Promise<Offset> {
+    return this.#change(async () => {
+      const log = this.partition(topic, partition);
+      if (log === undefined) throw new LogError({ code: "UNKNOWN_TOPIC_OR_PARTITION", topic, partition });
+      const before = log.logStartOffset;
+      const start = await log.deleteRecords(offset, this.#highWatermark(topic, partition));
+      if (start === before) return start;
+      try {
+        await this.#checkpoints.writeLogStarts(logStartsOf([...this.#logs.values()]));
+      } catch (error) {
+        throw storageError(error, this.directory.path);
+      }
+      return start;
+    });
+  }
+
+  /** What retention takes of every log. One that cannot, or whose invariant broke, refuses from then on: it needs no messenger. */
+  async #deleteOldSegments(): Promise<void> {
+    for (const log of this.#logs.values())
+      await log.deleteOldSegments(this.#highWatermark(log.topic, log.partition)).catch(() => undefined);
+  }
+
+  /**
    * Flushes and closes every log. If all went well, writes the checkpoint files and, last of all, the marker. Idempotent.
    * Never rejects for what the disk says: the result tells, and so does `directory.offlineError`.
    */
@@ -202,6 +252,7 @@ export class LogManager {
 
   async #close(last: LastWords): Promise<LogManagerCloseResult> {
     await this.#changes;
+    await this.#retention.stop();
     const logs = [...this.#logs.values()];
     const areComplete = await Promise.all(logs.map((log) => log.close()));
     const incomplete = logs.find((_log, index) => areComplete[index] !== true);
@@ -244,11 +295,7 @@ export class LogManager {
       // The only replica: everything it has is committed.
       offset: last.highWatermark?.(topic, partition) ?? log.logEndOffset,
     }));
-    // Kafka lists a start only where the segments do not say it.
-    const logStarts: OffsetCheckpointEntry[] = entries
-      .filter(({ log }) => log.logStartOffset > (log.segments[0]?.baseOffset ?? toOffset(0)))
-      .map(({ log, topic, partition }) => ({ topic, partition, offset: log.logStartOffset }));
-    await this.#checkpoints.writeAll(recoveryPoints, logStarts, highWatermarks);
+    await this.#checkpoints.writeAll(recoveryPoints, logStartsOf(logs), highWatermarks);
   }
 
   async #createTopic(
@@ -276,6 +323,7 @@ export class LogManager {
     }
     for (const log of opened) this.#logs.set(partitionDirectoryName(log), log);
     this.#topics.set(name, topic);
+    this.#retention.update();
     return topic;
   }
 
@@ -370,6 +418,13 @@ export class LogManager {
     });
     return result;
   }
+}
+
+/** Kafka lists a start only where the segments do not say it. */
+function logStartsOf(logs: readonly PartitionLog[]): OffsetCheckpointEntry[] {
+  return logs
+    .filter((log) => log.logStartOffset > (log.segments[0]?.baseOffset ?? toOffset(0)))
+    .map(({ topic, partition, logStartOffset }) => ({ topic, partition, offset: logStartOffset }));
 }
 
 interface ManagerParts {

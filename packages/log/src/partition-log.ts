@@ -1,8 +1,14 @@
 import { fail, InvariantError, toOffset } from "@tidemark/base";
 import type { Clock, FileSystem, LeaderEpoch, Offset, Random, State, WorkerPool } from "@tidemark/base";
 import type { EpochEndOffset, EpochEntry, LeaderEpochFileCache } from "@tidemark/epoch-cache";
-import { stampBatch } from "@tidemark/wire";
-import { checkClientRecords, checkFollowerBatches, checkLeaderBatch } from "./append-checks.ts";
+import { isLogAppendTime, readBatchHeader, stampBatch, stampMaxTimestamp } from "@tidemark/wire";
+import type { RecordTimes } from "@tidemark/wire";
+import {
+  checkClientRecords,
+  checkFollowerBatches,
+  checkLeaderBatch,
+  DECOMPRESSED_BYTES_FACTOR,
+} from "./append-checks.ts";
 import type { BatchOrigin, FollowerBatches } from "./append-checks.ts";
 import { checkLogConfig, READ_RETRIES_MAX } from "./config.ts";
 import type { LogConfig } from "./config.ts";
@@ -16,10 +22,14 @@ import type { WrittenBatch } from "./local-log.ts";
 import { isDirectoryFailure, storageError } from "./log-directory.ts";
 import type { LogDirectory } from "./log-directory.ts";
 import type { ReadOptions, ReadResult } from "./log-read.ts";
+import { findMaxTimestamp, findOffsetByTimestamp } from "./offset-lookup.ts";
+import type { ListedOffset, OffsetSpec } from "./offset-lookup.ts";
 import { PartitionQueue } from "./partition-queue.ts";
 import type { AppendGroup, AppendResult, GroupEntry } from "./partition-queue.ts";
 import { ProducerState } from "./producer-state.ts";
 import type { DamagedRange, RecoveryReport } from "./recovery-report.ts";
+import { segmentsToDelete } from "./retention.ts";
+import type { RetainedSegment, RetentionReason } from "./retention.ts";
 import { NO_TIMESTAMP } from "./time-index.ts";
 
 export interface PartitionLogOptions {
@@ -44,6 +54,17 @@ export interface SegmentDescription {
   readonly baseOffset: Offset;
   readonly sizeBytes: number;
   readonly indexEntries: number;
+}
+
+/** What retention did. */
+export interface RetentionReport {
+  readonly deleted: readonly {
+    readonly baseOffset: Offset;
+    readonly sizeBytes: number;
+    readonly reason: RetentionReason;
+  }[];
+  /** Segments with a timestamp in the future: unless the topic ignores it, they keep themselves and all behind them. */
+  readonly futureSegments: number;
 }
 
 /** Batches of one group that go to disk in one write. */
@@ -74,6 +95,7 @@ export class PartitionLog {
   readonly config: LogConfig;
   /** What the open found and did. */
   readonly recovery: RecoveryReport;
+  readonly #clock: Clock;
   readonly #workers: WorkerPool;
   readonly #logDirectory: LogDirectory;
   readonly #epochs: LeaderEpochFileCache;
@@ -89,6 +111,8 @@ export class PartitionLog {
   /** Counts truncations, so that a read can tell that one ran while it read. */
   #truncations = 0;
   #truncation: Promise<void> | undefined;
+  /** Counts deletions of segments: a read that meets one may find its file gone. */
+  #deletions = 0;
   #closing: Promise<boolean> | undefined;
   #isClosed = false;
   private constructor(options: PartitionLogOptions, loaded: LoadedLog) {
@@ -97,6 +121,7 @@ export class PartitionLog {
     this.directory = options.directory;
     this.config = options.config;
     this.recovery = loaded.report;
+    this.#clock = options.clock;
     this.#workers = options.workers;
     this.#logDirectory = options.logDirectory;
     this.#epochs = loaded.epochs;
@@ -221,15 +246,16 @@ export class PartitionLog {
    * Resolves when the batch is durable (`flush: always`) or written (`none`). A batch that its producer appended before is
    * answered with its first offsets. When it rejects with ENOSPC nothing of it is in the log; with SYNC_FAILED or IO_ERROR it
    * may be there after the next open.
-   * @throws LogError as a rejection: CORRUPT_MESSAGE, INVALID_RECORD, MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE, NOT_LEADER_OR_FOLLOWER,
-   * OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_PRODUCER_EPOCH, UNSUPPORTED_COMPRESSION_TYPE, QUEUE_FULL, LOG_CLOSED, KAFKA_STORAGE_ERROR
+   * @throws LogError as a rejection: CORRUPT_MESSAGE, INVALID_RECORD, INVALID_TIMESTAMP, MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE,
+   * NOT_LEADER_OR_FOLLOWER, OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_PRODUCER_EPOCH, UNSUPPORTED_COMPRESSION_TYPE, QUEUE_FULL, LOG_CLOSED, KAFKA_STORAGE_ERROR
    */
   async append(batch: Uint8Array, options: { readonly origin: BatchOrigin }): Promise<AppendResult> {
     const { refusal } = this;
     if (refusal !== undefined) throw refusal;
-    const header = checkLeaderBatch(batch, options.origin, this.config);
-    const judgement =
-      options.origin === "client" ? checkClientRecords(batch, header, this.config, this.#workers) : undefined;
+    const nowMs = this.#nowMs();
+    const header = checkLeaderBatch(batch, options.origin, this.config, nowMs);
+    const leader = { config: this.config, workers: this.#workers, nowMs };
+    const judgement = options.origin === "client" ? checkClientRecords(batch, header, leader) : undefined;
     return this.#queue.append(batch, header, judgement);
   }
 
@@ -263,22 +289,62 @@ export class PartitionLog {
    * @throws LogError as a rejection: OFFSET_OUT_OF_RANGE, CORRUPT_MESSAGE, KAFKA_STORAGE_ERROR, LOG_CLOSED
    */
   async read(options: ReadOptions): Promise<ReadResult> {
+    const empty = { bytes: new Uint8Array(0), startOffset: options.fromOffset };
+    return this.#atOneMoment(() => this.#local.read(options), empty);
+  }
+
+  /**
+   * The offset asked for, with the leader epoch of its record: a lookup by time finds the exact record, and decodes the one batch.
+   * @param limitOffset where what may be read ends, as `ReadOptions`; default: the log end. What is found at or above it is not told
+   * @returns `undefined` when there is no such record
+   * @throws LogError as a rejection: CORRUPT_MESSAGE, UNSUPPORTED_COMPRESSION_TYPE, KAFKA_STORAGE_ERROR, LOG_CLOSED
+   * Source: apache/kafka storage/.../internals/log/UnifiedLog.java, fetchOffsetByTimestamp
+   */
+  async listOffset(spec: OffsetSpec, limitOffset?: Offset): Promise<ListedOffset | undefined> {
+    const found = await this.#atOneMoment(() => this.#findOffset(spec, limitOffset), undefined);
+    const isBehindLimit = limitOffset !== undefined && found !== undefined && found.offset >= limitOffset;
+    return isBehindLimit && spec !== "latest" && !isEarliest(spec) ? undefined : found;
+  }
+
+  async #findOffset(spec: OffsetSpec, limitOffset: Offset | undefined): Promise<ListedOffset | undefined> {
+    const { logStartOffset, logEndOffset } = this;
+    if (isEarliest(spec)) {
+      const first = this.#epochs.entries[0];
+      const isCovered = first !== undefined && first.startOffset <= logStartOffset;
+      return {
+        offset: logStartOffset,
+        timestamp: NO_TIMESTAMP,
+        leaderEpoch: isCovered ? first.epoch : undefined,
+      };
+    }
+    if (spec === "latest") {
+      const offset = toOffset(Math.min(limitOffset ?? logEndOffset, logEndOffset));
+      return { offset, timestamp: NO_TIMESTAMP, leaderEpoch: this.#epochs.latest?.epoch };
+    }
+    const decompressedBytesMax = this.config.maxMessageBytes * DECOMPRESSED_BYTES_FACTOR;
+    const view = { ...this.#local.view, workers: this.#workers, decompressedBytesMax };
+    return spec === "max-timestamp" ? findMaxTimestamp(view) : findOffsetByTimestamp(view, spec.timestamp);
+  }
+
+  /** Runs `look` again when a truncation ran beside it; what it says is true of one moment. */
+  async #atOneMoment<Result>(look: () => Promise<Result>, otherwise: Result): Promise<Result> {
     for (let attempt = 0; attempt < READ_RETRIES_MAX; attempt += 1) {
       await this.#truncation;
       if (this.#isClosed) throw new LogError({ code: "LOG_CLOSED", directory: this.directory });
       const truncations = this.#truncations;
+      const deletions = this.#deletions;
       try {
-        const result = await this.#local.read(options);
+        const result = await look();
         if (truncations === this.#truncations) return result;
       } catch (error) {
         if (error instanceof InvariantError) throw error;
-        if (truncations === this.#truncations)
+        if (truncations === this.#truncations && deletions === this.#deletions)
           throw this.#isClosed
             ? new LogError({ code: "LOG_CLOSED", directory: this.directory })
             : storageError(error, this.directory);
       }
     }
-    return { bytes: new Uint8Array(0), startOffset: options.fromOffset };
+    return otherwise;
   }
 
   /** The answer to OffsetsForLeaderEpoch. */
@@ -306,6 +372,95 @@ export class PartitionLog {
   /** Empties the log; it begins and ends at `offset` then. Durable when it resolves. @throws LogError KAFKA_STORAGE_ERROR, LOG_CLOSED */
   truncateFullyAndStartAt(offset: Offset): Promise<void> {
     return this.#task(() => this.#exclusively(() => this.#truncateFully(offset)));
+  }
+
+  /**
+   * Deletes the records below `offset`: no read finds them any more, and this is durable when it resolves. Their bytes go with the last
+   * of a segment's records.
+   * @param highWatermark nothing at or above it may go. Default: what a consumer may see
+   * @returns the log start offset, which never goes back
+   * @throws LogError OFFSET_OUT_OF_RANGE above the high watermark; KAFKA_STORAGE_ERROR, LOG_CLOSED
+   * Source: apache/kafka storage/.../internals/log/UnifiedLog.java, maybeIncrementLogStartOffset
+   */
+  deleteRecords(offset: Offset, highWatermark?: Offset): Promise<Offset> {
+    return this.#task(async () => {
+      const { logStartOffset, logEndOffset } = this;
+      const limit = Math.min(highWatermark ?? this.visibleEndOffset, logEndOffset);
+      if (offset > limit)
+        throw new LogError({
+          code: "OFFSET_OUT_OF_RANGE",
+          fetchOffset: offset,
+          logStartOffset,
+          logEndOffset: toOffset(Math.max(limit, logStartOffset)),
+        });
+      await this.#raiseLogStart(offset);
+      const { segments } = this.#local;
+      await this.#deleteOldest(
+        segments.filter((_segment, at) => (segments[at + 1]?.baseOffset ?? Infinity) <= offset).length,
+      );
+      return this.logStartOffset;
+    });
+  }
+
+  /**
+   * Deletes the oldest segments by the topic's limits of age and size; where all go, a new one is begun first.
+   * @param highWatermark nothing at or above it goes. Default: what a consumer may see
+   * @throws LogError KAFKA_STORAGE_ERROR, LOG_CLOSED
+   * Source: apache/kafka storage/.../internals/log/UnifiedLog.java, deleteOldSegments
+   */
+  deleteOldSegments(highWatermark?: Offset): Promise<RetentionReport> {
+    return this.#task(async () => {
+      const nowMs = this.#nowMs();
+      const { ages, futureSegments } = await this.#segmentAges(nowMs);
+      const view = {
+        segments: ages,
+        logStartOffset: this.logStartOffset,
+        logEndOffset: this.logEndOffset,
+        highWatermark: highWatermark ?? this.visibleEndOffset,
+        nowMs,
+      };
+      const reasons = segmentsToDelete(view, this.config);
+      const deleted = reasons.map((reason, at) => {
+        const { baseOffset, sizeBytes } = ages[at] ?? fail("a segment is judged", { at });
+        return { baseOffset, sizeBytes, reason };
+      });
+      if (reasons.length > 0) {
+        if (reasons.length === ages.length) await this.#local.roll(this.logEndOffset);
+        const first = this.#local.segments[reasons.length] ?? fail("a log keeps a segment", { deleted });
+        await this.#raiseLogStart(first.baseOffset);
+        await this.#deleteOldest(reasons.length);
+      }
+      return { deleted, futureSegments };
+    });
+  }
+
+  async #segmentAges(nowMs: number): Promise<{ ages: RetainedSegment[]; futureSegments: number }> {
+    const ages: RetainedSegment[] = [];
+    let futureSegments = 0;
+    for (const segment of this.#local.segments) {
+      let largestTimestamp = await segment.largestTimestamp();
+      if (largestTimestamp > nowMs) {
+        futureSegments += 1;
+        if (this.config.ignoresFutureTimestamps) largestTimestamp = await segment.modifiedMs();
+      }
+      ages.push({ baseOffset: segment.baseOffset, sizeBytes: segment.sizeBytes, largestTimestamp });
+    }
+    return { ages, futureSegments };
+  }
+
+  /** The start first, durably: what is deleted then may be gone in any order. */
+  async #raiseLogStart(offset: Offset): Promise<void> {
+    await this.#local.settle();
+    await this.#local.raiseLogStart(offset);
+    this.#epochs.truncateFromStart(this.logStartOffset);
+    await this.#epochs.flush();
+    this.#wakeWaiters();
+  }
+
+  async #deleteOldest(count: number): Promise<void> {
+    if (count === 0) return;
+    this.#deletions += 1;
+    await this.#local.deleteOldest(count);
   }
 
   /** Begins a new segment at the log end, unless the active one is empty. @returns base offset of the active segment */
@@ -389,7 +544,8 @@ export class PartitionLog {
       const lastOffset = toOffset(baseOffset + entry.header.lastOffsetDelta);
       const { sizeInBytes, maxTimestamp } = entry.header;
       written.push({ lastOffset, sizeInBytes, maxTimestamp });
-      outcome.answers.push({ entry, result: { baseOffset, lastOffset, duplicate: false } });
+      const times = isLogAppendTime(entry.header) ? { logAppendTime: maxTimestamp } : undefined;
+      outcome.answers.push({ entry, result: { baseOffset, lastOffset, duplicate: false, ...times } });
     }
     this.#local.noteBatches(written);
   }
@@ -397,16 +553,16 @@ export class PartitionLog {
   async #collectRun(group: AppendGroup, outcome: GroupOutcome, run: Run): Promise<void> {
     for (; outcome.nextEntry < group.entries.length; outcome.nextEntry += 1) {
       const entry = group.entries[outcome.nextEntry] ?? fail("the entry is in the group");
-      const refusal =
-        entry.judgement === undefined
-          ? undefined
-          : await entry.judgement.catch((error: unknown) => storageError(error, this.directory));
+      const judged =
+        entry.judgement instanceof Promise
+          ? await entry.judgement.catch((error: unknown) => storageError(error, this.directory))
+          : entry.judgement;
       if (this.#leaderEpoch === undefined)
         throw new LogError({ code: "NOT_LEADER_OR_FOLLOWER", directory: this.directory });
       const stop = this.#failure ?? this.#logDirectory.offlineError;
       if (stop !== undefined) throw stop;
       const verdict =
-        refusal === undefined ? this.#producers.judge(entry.header) : ({ type: "refuse", error: refusal } as const);
+        judged instanceof LogError ? ({ type: "refuse", error: judged } as const) : this.#producers.judge(entry.header);
       if (verdict.type !== "append") {
         if (run.accepted.length > 0) return;
         if (verdict.type === "refuse") entry.reject(verdict.error);
@@ -420,8 +576,30 @@ export class PartitionLog {
         }
         continue;
       }
+      if (!(judged instanceof LogError)) this.#stampTime(group, entry, judged);
       if (!(await this.#takeIntoRun(entry, run))) return;
     }
+  }
+
+  /**
+   * Writes the leader's time over that of a batch, or the largest of its records' where its producer says another. The CRC covers it; as
+   * a rule nothing is to be done.
+   */
+  #stampTime(group: AppendGroup, entry: GroupEntry, times: RecordTimes | undefined): void {
+    const { timestampType } = this.config;
+    const isLogAppend = timestampType === "LogAppendTime";
+    const maxTimestamp = isLogAppend ? this.#nowMs() : times?.maxTimestamp;
+    if (maxTimestamp === undefined) return;
+    if (isLogAppendTime(entry.header) === isLogAppend && entry.header.maxTimestamp === maxTimestamp) return;
+    const { buffer } = group;
+    stampMaxTimestamp(buffer, { ...entry.header, positionBytes: entry.atBytes }, timestampType, maxTimestamp);
+    const stamped = readBatchHeader(buffer, entry.atBytes);
+    if (stamped.type !== "batch") fail("a batch stays one when its time is stamped", { directory: this.directory });
+    entry.header = stamped.header;
+  }
+
+  #nowMs(): number {
+    return Math.floor(this.#clock.wallMs());
   }
 
   /** @returns false when the batch belongs into the next segment, and the run must be written first */
@@ -563,4 +741,8 @@ export class PartitionLog {
     await this.#local.close();
     return isComplete;
   }
+}
+
+function isEarliest(spec: OffsetSpec): spec is "earliest" | "earliest-local" {
+  return spec === "earliest" || spec === "earliest-local";
 }

@@ -1,6 +1,7 @@
 import { fail } from "@tidemark/base";
 import type { Offset } from "@tidemark/base";
-import type { BatchHeader } from "@tidemark/wire";
+import type { BatchHeader, RecordTimes } from "@tidemark/wire";
+import type { RecordsJudgement } from "./append-checks.ts";
 import { GROUP_BYTES_MAX, QUEUED_BYTES_MAX } from "./config.ts";
 import { LogError } from "./error.ts";
 
@@ -9,14 +10,17 @@ export interface AppendResult {
   readonly lastOffset: Offset;
   /** The batch was in the log already: these are its offsets there, and nothing was written. */
   readonly duplicate: boolean;
+  /** ms; where the leader's time was written over the batch's. */
+  readonly logAppendTime?: number;
 }
 
 /** One batch in a group: where it lies in the group's buffer, and who waits for it. */
 export interface GroupEntry {
-  readonly header: BatchHeader;
+  /** Of the batch as it lies in the buffer, but for what a leader stamps outside the CRC. */
+  header: BatchHeader;
   atBytes: number;
-  /** What still has to be found out about the batch elsewhere: resolves to a refusal, or to nothing. */
-  readonly judgement: Promise<LogError | undefined> | undefined;
+  /** Times of its records, as far as somebody looked at them; a promise while that happens elsewhere, which may end in a refusal. */
+  readonly judgement: Promise<RecordsJudgement> | RecordTimes | undefined;
   readonly resolve: (result: AppendResult) => void;
   readonly reject: (error: unknown) => void;
 }
@@ -90,7 +94,7 @@ export class PartitionQueue {
   append(
     batch: Uint8Array,
     header: BatchHeader,
-    judgement: Promise<LogError | undefined> | undefined,
+    judgement: Promise<RecordsJudgement> | RecordTimes | undefined,
   ): Promise<AppendResult> {
     if (this.#queuedBytes > 0 && this.#queuedBytes + batch.length > QUEUED_BYTES_MAX) {
       return Promise.reject(

@@ -23,8 +23,8 @@ export class SegmentIndexes {
   maxTimestamp = NO_TIMESTAMP;
   /** Max timestamp of the first batch; `undefined` while there is none. */
   firstTimestamp: number | undefined;
-  /** Last offset of the earliest batch with `maxTimestamp`. */
-  #maxTimestampOffset = 0;
+  /** Last offset of the earliest batch with `maxTimestamp`; means nothing while there is none. */
+  maxTimestampOffset = 0;
   #bytesSinceLastEntry = 0;
   readonly #baseOffset: Offset;
   readonly #bytesMax: number;
@@ -62,7 +62,7 @@ export class SegmentIndexes {
     this.noteTimestamp(maxTimestamp, lastOffset);
     if (this.#bytesSinceLastEntry > intervalBytes && !this.offsets.isFull) {
       this.offsets.append(lastOffset, positionBytes);
-      this.times.maybeAppend(this.maxTimestamp, this.#maxTimestampOffset);
+      this.times.maybeAppend(this.maxTimestamp, this.maxTimestampOffset);
       this.#bytesSinceLastEntry = 0;
     }
     this.#bytesSinceLastEntry += sizeInBytes;
@@ -72,7 +72,7 @@ export class SegmentIndexes {
   noteTimestamp(maxTimestamp: number, lastOffset: number): void {
     if (maxTimestamp <= this.maxTimestamp) return;
     this.maxTimestamp = maxTimestamp;
-    this.#maxTimestampOffset = lastOffset;
+    this.maxTimestampOffset = lastOffset;
   }
 
   /** The counter of the index rule starts anew, as in Kafka after an open or a truncation. */
@@ -82,7 +82,7 @@ export class SegmentIndexes {
 
   /** The segment ends here for now: the time index says its largest timestamp. */
   noteEnd(): void {
-    if (this.maxTimestamp >= 0) this.times.appendEnd(this.maxTimestamp, this.#maxTimestampOffset);
+    if (this.maxTimestamp >= 0) this.times.appendEnd(this.maxTimestamp, this.maxTimestampOffset);
   }
 
   /** What the files hold; `undefined` what is absent or no index. @throws FileError */
@@ -128,7 +128,7 @@ export class SegmentIndexes {
     this.resetInterval();
     const last = this.times.lastEntry;
     this.maxTimestamp = last?.timestamp ?? NO_TIMESTAMP;
-    this.#maxTimestampOffset = last?.offset ?? 0;
+    this.maxTimestampOffset = last?.offset ?? 0;
     if (isEmpty) this.firstTimestamp = undefined;
     const areOffsetsBehind = this.#offsetFile.noteCutTo(this.offsets.count);
     const areTimesBehind = this.#timeFile.noteCutTo(this.times.count);

@@ -1,7 +1,9 @@
 import { fail, FileError, joinPath, writeFully } from "@tidemark/base";
 import type { Clock, FileHandle, FileSystem, Offset } from "@tidemark/base";
+import type { BatchHeader } from "@tidemark/wire";
 import { DIRECT_BYTES_MAX, DIRECT_CACHED_BYTES_MAX, DirectIo } from "./direct-io.ts";
 import {
+  DELETED_SUFFIX,
   LOG_SUFFIX,
   OFFSET_INDEX_SUFFIX,
   segmentFileName,
@@ -50,13 +52,13 @@ export interface RollLimits {
  */
 export class LogSegment {
   readonly baseOffset: Offset;
-  readonly path: string;
   readonly io: DirectIo;
   readonly indexes: SegmentIndexes;
   /** Bytes of whole batches; what lies beyond in the file is not the log's yet, or not any more. */
   sizeBytes = 0;
   /** Bytes written or cut since the last `sync`. */
   isDirty = false;
+  #path: string;
   readonly #files: FileSystem;
   readonly #clock: Clock;
   readonly #rollMs: number;
@@ -79,7 +81,7 @@ export class LogSegment {
     this.#rollMs = settings.drawRollMs();
     this.#createdMs = clock.wallMs();
     this.baseOffset = baseOffset;
-    this.path = joinPath(directory, segmentFileName(baseOffset, LOG_SUFFIX));
+    this.#path = joinPath(directory, segmentFileName(baseOffset, LOG_SUFFIX));
     this.indexes = new SegmentIndexes(files, directory, baseOffset, indexBytesMax);
     this.io = new DirectIo(clock);
   }
@@ -100,6 +102,10 @@ export class LogSegment {
       throw error;
     }
     return segment;
+  }
+
+  get path(): string {
+    return this.#path;
   }
 
   get index(): SegmentIndexes["offsets"] {
@@ -269,31 +275,91 @@ export class LogSegment {
     if (this.sizeBytes === 0) return undefined;
     const recent = skip.length === 0 ? this.#recent.find(offset) : undefined;
     if (recent !== undefined) return recent;
+    const found = await this.findBatch(this.index.lookup(offset), skip, ({ lastOffset }) => lastOffset >= offset);
+    return found?.positionBytes;
+  }
+
+  /**
+   * The first batch from `fromBytes` on, where one begins, whose header `isWanted`; `undefined` when there is none.
+   * @param skip ranges of the file that are no batches
+   * @throws FileError
+   */
+  async findBatch(
+    fromBytes: number,
+    skip: readonly FileRange[],
+    isWanted: (header: BatchHeader) => boolean,
+  ): Promise<FoundBatch | undefined> {
     return this.use(async (file) => {
-      let fromBytes = afterDamage(this.index.lookup(offset), skip);
+      let atBytes = afterDamage(fromBytes, skip);
       for (;;) {
-        let found: number | undefined;
-        const toBytes = skip.find((range) => range.fromBytes >= fromBytes)?.fromBytes ?? this.sizeBytes;
+        let found: FoundBatch | undefined;
+        const toBytes = skip.find((range) => range.fromBytes >= atBytes)?.fromBytes ?? this.sizeBytes;
         const end = await walkSegment({
           io: this.io,
           file,
-          fromBytes,
+          fromBytes: atBytes,
           toBytes,
           chunkBytes: LOOKUP_CHUNK_BYTES,
           verifyCrc: false,
           onBatch: (header, positionBytes) => {
-            if (header.lastOffset < offset) return undefined;
-            found = positionBytes;
+            if (!isWanted(header)) return undefined;
+            found = { header, positionBytes };
             return "found";
           },
         });
         if (found !== undefined) return found;
         // The bytes up to here were whole batches once: a file that changed must not look like the end of the log.
         if (end.type !== "end") throw this.#unreadable(end);
-        fromBytes = afterDamage(toBytes, skip);
-        if (fromBytes >= this.sizeBytes || fromBytes === toBytes) return undefined;
+        atBytes = afterDamage(toBytes, skip);
+        if (atBytes >= this.sizeBytes || atBytes === toBytes) return undefined;
       }
     });
+  }
+
+  /** Bytes of the file, in fresh memory. @throws LogError KAFKA_STORAGE_ERROR when there are fewer @throws FileError */
+  async readBytes(positionBytes: number, count: number): Promise<Uint8Array> {
+    const bytes = new Uint8Array(count);
+    const read = await this.use((file) => this.read(file, bytes, positionBytes));
+    if (read === count) return bytes;
+    throw new LogError({ code: "KAFKA_STORAGE_ERROR", failure: "IO_ERROR", path: this.path, operation: "read" });
+  }
+
+  /**
+   * The largest timestamp of a record, ms; where none has one, when the file was last written.
+   * @throws FileError
+   * Source: apache/kafka storage/.../internals/log/LogSegment.java, largestTimestamp
+   */
+  async largestTimestamp(): Promise<number> {
+    const { maxTimestamp } = this.indexes;
+    return maxTimestamp >= 0 ? maxTimestamp : this.modifiedMs();
+  }
+
+  /** When the file was last written, ms. @throws FileError */
+  modifiedMs(): Promise<number> {
+    return this.use((file) => file.modifiedMs());
+  }
+
+  /**
+   * Names the files for their removal: the next open takes them away, if `removeRenamed` does not before. Who reads the segment goes on.
+   * The `.log` goes first: what a crash leaves of the others belongs to nothing then.
+   * @throws FileError
+   */
+  async renameForRemoval(): Promise<void> {
+    const path = this.#path;
+    const stem = path.slice(0, -LOG_SUFFIX.length);
+    this.#isRemoved = true;
+    await this.#closeIfIdle();
+    for (const suffix of [LOG_SUFFIX, ...SIDE_FILE_SUFFIXES]) {
+      await renameIfPresent(this.#files, stem + suffix, stem + suffix + DELETED_SUFFIX);
+      if (suffix === LOG_SUFFIX) this.#path = path + DELETED_SUFFIX;
+    }
+  }
+
+  /** Removes what `renameForRemoval` named. @throws FileError */
+  async removeRenamed(): Promise<void> {
+    const stem = this.#path.slice(0, -(LOG_SUFFIX + DELETED_SUFFIX).length);
+    for (const suffix of [LOG_SUFFIX, ...SIDE_FILE_SUFFIXES])
+      await removeIfPresent(this.#files, stem + suffix + DELETED_SUFFIX);
   }
 
   /** Removes the files; the caller syncs the directory. @throws FileError */
@@ -365,6 +431,11 @@ export class LogSegment {
   }
 }
 
+export interface FoundBatch {
+  readonly header: BatchHeader;
+  readonly positionBytes: number;
+}
+
 /** Bytes `[fromBytes, toBytes)` of a segment file. */
 export interface FileRange {
   readonly fromBytes: number;
@@ -381,6 +452,14 @@ function afterDamage(positionBytes: number, skip: readonly FileRange[]): number 
 export async function removeIfPresent(files: FileSystem, path: string): Promise<void> {
   try {
     await files.unlink(path);
+  } catch (error) {
+    if (!(error instanceof FileError && error.code === "ENOENT")) throw error;
+  }
+}
+
+async function renameIfPresent(files: FileSystem, from: string, to: string): Promise<void> {
+  try {
+    await files.rename(from, to);
   } catch (error) {
     if (!(error instanceof FileError && error.code === "ENOENT")) throw error;
   }

@@ -61,11 +61,18 @@ export function decodeTopic(
     compressionLevel,
   } = fields;
   // What a topic of an earlier version does not say is as it was then.
-  const { segmentMs, segmentJitterMs, segmentIndexBytes } = { ...DEFAULT_LOG_CONFIG, ...fields };
+  const times = { ...DEFAULT_LOG_CONFIG, ...fields };
+  const { segmentMs, segmentJitterMs, segmentIndexBytes } = times;
+  const { timestampType, timestampBeforeMaxMs, timestampAfterMaxMs } = times;
+  const { retentionMs, retentionBytes, ignoresFutureTimestamps, fileDeleteDelayMs } = times;
   if (status !== "ready" && status !== "incomplete") return undefined;
   if (typeof topicId !== "string" || !isUuid(topicId) || !isCount(partitions) || partitions === 0) return undefined;
   if (!isCount(segmentBytes) || !isCount(indexIntervalBytes) || !isCount(maxMessageBytes)) return undefined;
   if (!isCount(segmentMs) || !isCount(segmentJitterMs) || !isCount(segmentIndexBytes)) return undefined;
+  if (timestampType !== "CreateTime" && timestampType !== "LogAppendTime") return undefined;
+  if (!isCount(timestampBeforeMaxMs) || !isCount(timestampAfterMaxMs)) return undefined;
+  if (!isLimit(retentionMs) || !isLimit(retentionBytes) || !isCount(fileDeleteDelayMs)) return undefined;
+  if (typeof ignoresFutureTimestamps !== "boolean") return undefined;
   if (flush !== "none" && flush !== "always") return undefined;
   const codec = COMPRESSION_CODECS.find((name) => name === compression);
   if (codec === undefined || !(compressionLevel === undefined || Number.isSafeInteger(compressionLevel)))
@@ -78,6 +85,13 @@ export function decodeTopic(
     segmentMs,
     segmentJitterMs,
     segmentIndexBytes,
+    timestampType,
+    timestampBeforeMaxMs,
+    timestampAfterMaxMs,
+    retentionMs,
+    retentionBytes,
+    ignoresFutureTimestamps,
+    fileDeleteDelayMs,
     compression: codec,
     compressionLevel: compressionLevel as number | undefined,
   };
@@ -95,4 +109,9 @@ function parseObject(bytes: Uint8Array): Readonly<Record<string, unknown>> | und
 
 function isCount(value: unknown): value is number {
   return Number.isSafeInteger(value) && (value as number) >= 0;
+}
+
+/** A count, or -1: none. */
+function isLimit(value: unknown): value is number {
+  return value === -1 || isCount(value);
 }

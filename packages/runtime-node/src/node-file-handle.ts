@@ -75,6 +75,11 @@ export class NodeFileHandle implements FileHandle {
     return stats.size;
   }
 
+  async modifiedMs(): Promise<number> {
+    const stats = await this.#call("size", (done: Callback<fs.Stats>) => fs.fstat(this.#descriptor, done));
+    return Math.floor(stats.mtimeMs);
+  }
+
   close(): Promise<void> {
     this.#closed ??= this.#closeWhenIdle();
     return this.#closed;

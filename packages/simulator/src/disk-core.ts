@@ -20,6 +20,13 @@ export interface DiskLimits {
   shortTransferOneIn: number;
 }
 
+export interface DiskCoreOptions {
+  readonly completion: Completion;
+  readonly random: SimulatedRandom;
+  readonly limits: DiskLimits;
+  readonly modifiedMs: Map<Inode, number>;
+}
+
 /** What a disk and its file handles share: one incarnation of a process over an operation log. Calls here take effect at once. */
 export class DiskCore {
   readonly log: OperationLog;
@@ -29,13 +36,18 @@ export class DiskCore {
   readonly faults = new FaultPlan();
   /** The process has crashed although the machine runs on: its calls take no effect any more. */
   isAbandoned = false;
+  /** The machine's clock; a disk without an environment has none. */
+  wallMs: () => number = () => 0;
+  /** When contents last changed. A crash of the process keeps it, one of the machine does not. */
+  readonly #modifiedMs: Map<Inode, number>;
   readonly #openCounts = new Map<Inode, number>();
   /** Files without a name that are still open. */
   readonly #orphans = new Set<Inode>();
   #handleCount = 0;
 
-  constructor(log: OperationLog, completion: Completion, random: SimulatedRandom, limits: DiskLimits) {
+  constructor(log: OperationLog, { completion, random, limits, modifiedMs }: DiskCoreOptions) {
     this.log = log;
+    this.#modifiedMs = modifiedMs;
     this.completion = completion;
     this.random = random;
     this.limits = limits;
@@ -113,7 +125,16 @@ export class DiskCore {
     if (sizeBytes > current && this.#roomBytes(inode, current) < sizeBytes - current) {
       throw new FileError("ENOSPC", "truncate", path);
     }
-    if (sizeBytes !== current) this.log.record({ type: "truncate", inode, sizeBytes, path });
+    if (sizeBytes === current) return;
+    this.log.record({ type: "truncate", inode, sizeBytes, path });
+    this.#modifiedMs.set(inode, this.wallMs());
+  }
+
+  /** Of a file that nobody has written to since the machine was started: now. */
+  modifiedMs(inode: Inode): number {
+    const modifiedMs = this.#modifiedMs.get(inode) ?? this.wallMs();
+    this.#modifiedMs.set(inode, modifiedMs);
+    return modifiedMs;
   }
 
   /** @param before covers the operations below this number: those that had happened when the call was made */
@@ -133,6 +154,7 @@ export class DiskCore {
   #put(inode: Inode, path: string, source: Uint8Array, positionBytes: number, count: number): void {
     if (count === 0) return;
     this.log.record({ type: "write", inode, positionBytes, bytes: copyBytes(source.subarray(0, count)), path });
+    this.#modifiedMs.set(inode, this.wallMs());
   }
 
   #shorten(path: string, count: number): number {

@@ -35,15 +35,26 @@ export class SimulatedDisk implements FileSystem {
   /** For `SimulatedState`, which shares the order of operations. */
   readonly core: DiskCore;
   readonly #options: SimulatedDiskOptions;
+  readonly #modifiedMs: Map<Inode, number>;
   readonly #locked = new Set<Inode>();
 
-  constructor(options: SimulatedDiskOptions = {}, start: CrashPoint = bootFrom(DiskImage.empty())) {
+  constructor(
+    options: SimulatedDiskOptions = {},
+    start: CrashPoint = bootFrom(DiskImage.empty()),
+    modifiedMs = new Map<Inode, number>(),
+  ) {
     this.#options = options;
+    this.#modifiedMs = modifiedMs;
     const log = new OperationLog(start, { keepsHistory: options.keepsHistory ?? true });
-    this.core = new DiskCore(log, options.completion ?? immediateCompletion, options.random ?? new SimulatedRandom(0), {
-      capacityBytes: options.capacityBytes ?? Number.POSITIVE_INFINITY,
-      handlesMax: options.handlesMax ?? Number.POSITIVE_INFINITY,
-      shortTransferOneIn: options.shortTransferOneIn ?? 0,
+    this.core = new DiskCore(log, {
+      completion: options.completion ?? immediateCompletion,
+      random: options.random ?? new SimulatedRandom(0),
+      limits: {
+        capacityBytes: options.capacityBytes ?? Number.POSITIVE_INFINITY,
+        handlesMax: options.handlesMax ?? Number.POSITIVE_INFINITY,
+        shortTransferOneIn: options.shortTransferOneIn ?? 0,
+      },
+      modifiedMs: this.#modifiedMs,
     });
   }
 
@@ -110,7 +121,7 @@ export class SimulatedDisk implements FileSystem {
   /** The process dies here. @returns the disk that the next process finds: locks are free, contents complete, pending what was pending */
   crashProcess(): SimulatedDisk {
     this.core.isAbandoned = true;
-    return SimulatedDisk.afterProcessCrash(this.core.log.now(), this.#nextOptions());
+    return new SimulatedDisk(this.#nextOptions(), this.core.log.now(), this.#modifiedMs);
   }
 
   /** The machine dies here. @returns the disk that it starts with again: one outcome of `rule`, drawn from the seed */

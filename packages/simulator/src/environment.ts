@@ -49,6 +49,7 @@ export class SimulatedEnvironment implements Environment {
     this.clock = new SimulatedClock(this.kernel);
     const completion = this.#completion();
     this.files = disk ?? new SimulatedDisk({ ...options.disk, random: this.random, completion });
+    this.files.core.wallMs = () => this.clock.wallMs();
     this.state = new SimulatedState(this.files);
     this.workers = new SimulatedWorkerPool(completion);
   }

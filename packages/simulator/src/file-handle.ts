@@ -71,6 +71,13 @@ export class SimulatedFileHandle implements FileHandle {
     });
   }
 
+  modifiedMs(): Promise<number> {
+    return this.#run("size", () => {
+      this.#core.enter("size", this.path);
+      return this.#core.modifiedMs(this.#inode);
+    });
+  }
+
   /** Idempotent: the second call does not reach the file. */
   close(): Promise<void> {
     const wasOpen = this.#isOpen;

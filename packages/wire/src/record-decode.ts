@@ -74,6 +74,14 @@ function readHeaders(reader: VarintReader, header: BatchHeader, index: number): 
   return headers;
 }
 
+/** Times of the records of a batch, ms, of those that have one. */
+export interface RecordTimes {
+  /** At least -1, which is none. */
+  readonly maxTimestamp: number;
+  /** Infinity when no record has one. */
+  readonly minTimestamp: number;
+}
+
 /**
  * Walks the records of a client's batch without building them: the header's count against its last offset delta and
  * against what is there, deltas 0 .. n - 1, every length, and nothing left over.
@@ -81,22 +89,24 @@ function readHeaders(reader: VarintReader, header: BatchHeader, index: number): 
  * Kafka lets the deltas of an uncompressed batch pass as sent; here offsets are what the header says they are.
  * Allocates one reader. O(payload) at most: keys and values are stepped over.
  * @param payload the records section, decompressed
- * @returns the maximum timestamp that a CreateTime leader stores (`stampMaxTimestamp`), at least -1
+ * @returns the times of the records: the latest is what a CreateTime leader stores (`stampMaxTimestamp`)
  * @throws WireError INVALID_RECORD, INVALID_TIMESTAMP
  * Source: apache/kafka storage/.../internals/log/LogValidator.java
  */
-export function validateRecords(header: BatchHeader, payload: Uint8Array): number {
+export function validateRecords(header: BatchHeader, payload: Uint8Array): RecordTimes {
   if (header.recordsCount === 0) throw invalid("a batch without records", header, 0);
   if (header.recordsCount !== header.lastOffsetDelta + 1) {
     throw invalid("records count is not last offset delta + 1", header, 0);
   }
   const reader = new VarintReader(payload);
   let maxTimestamp = -1;
+  let minTimestamp = Number.POSITIVE_INFINITY;
   for (let index = 0; index < header.recordsCount; index += 1) {
     const endBytes = enterRecord(reader, header, index);
     reader.position += 1;
     const timestamp = recordTimestamp(reader, header, index);
     if (timestamp > maxTimestamp) maxTimestamp = timestamp;
+    if (timestamp < minTimestamp && timestamp !== -1) minTimestamp = timestamp;
     if (reader.readVarint() !== index) throw invalid("offset deltas are not 0, 1, 2 ...", header, index);
     skipNullable(reader, header, index);
     skipNullable(reader, header, index);
@@ -108,7 +118,7 @@ export function validateRecords(header: BatchHeader, payload: Uint8Array): numbe
     leaveRecord(reader, header, index, endBytes);
   }
   refuseLeftOver(reader, header);
-  return maxTimestamp;
+  return { maxTimestamp, minTimestamp };
 }
 
 /**

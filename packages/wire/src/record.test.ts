@@ -99,7 +99,9 @@ describe("encode", () => {
         const batch = encodeBatch(records);
         const header = headerOf(batch);
         validateClientHeader(header);
-        expect(validateRecords(header, recordsSection(batch, header))).toBe(header.maxTimestamp);
+        expect(validateRecords(header, recordsSection(batch, header))).toMatchObject({
+          maxTimestamp: header.maxTimestamp,
+        });
       }),
     );
   });
@@ -187,7 +189,7 @@ describe("decode and validate", () => {
     expect([...decodeRecords(header, payload)]).toMatchObject([
       { key: null, value: null, headers: [{ key: "", value: null }] },
     ]);
-    expect(validateRecords(header, payload)).toBe(TIMESTAMP);
+    expect(validateRecords(header, payload)).toEqual({ maxTimestamp: TIMESTAMP, minTimestamp: TIMESTAMP });
   });
 
   test("a batch that counts fewer records than it holds is INVALID_RECORD, one that counts none is not looked at", () => {
@@ -227,13 +229,13 @@ describe("decode and validate", () => {
     expect([...decodeRecords(header, payload)]).toMatchObject([
       { timestamp: TIMESTAMP + 9, timestampType: "LogAppendTime" },
     ]);
-    expect(validateRecords(header, payload)).toBe(TIMESTAMP + 9);
+    expect(validateRecords(header, payload)).toMatchObject({ maxTimestamp: TIMESTAMP + 9 });
   });
 
   test("a record time below -1 is walked, and the stored maximum stays -1", () => {
     const [header, payload] = handMade("0c 00 00 00 01 01 00", { baseTimestamp: -7 });
     expect([...decodeRecords(header, payload)]).toMatchObject([{ timestamp: -7 }]);
-    expect(validateRecords(header, payload)).toBe(-1);
+    expect(validateRecords(header, payload)).toEqual({ maxTimestamp: -1, minTimestamp: Number.POSITIVE_INFINITY });
   });
 
   test("keys and values are views on the payload", () => {
@@ -281,7 +283,7 @@ test("whatever happens to the records of a batch, decoding and walking throw a W
       });
       let walkedMax = -1;
       const walked = outcomeOf(() => {
-        walkedMax = validateRecords(header, payload);
+        walkedMax = validateRecords(header, payload).maxTimestamp;
       });
       // The walk is the stricter one: it also looks at the offset deltas.
       const agreed = walked === "passed" ? ["passed", walkedMax] : [decoded, decodedMax];

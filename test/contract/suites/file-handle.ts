@@ -209,6 +209,23 @@ function mixedTests(makeFixture: MakeFixture): void {
 }
 
 function sizeTests(makeFixture: MakeFixture): void {
+  contractTest(
+    makeFixture,
+    "a file was modified when it was last written or cut, not when it was read or opened",
+    async (fixture) => {
+      const file = await openFile(fixture, "first");
+      const written = await file.modifiedMs();
+      expect(Number.isInteger(written)).toBe(true);
+      await readAll(file);
+      await file.close();
+      const again = await fixture.files.open(file.path, "write");
+      expect(await again.modifiedMs()).toBe(written);
+      await again.truncate(2);
+      expect(await again.modifiedMs()).toBeGreaterThanOrEqual(written);
+      await again.close();
+    },
+  );
+
   contractTest(makeFixture, "truncate cuts; what is written after the cut stands alone", async (fixture) => {
     const file = await openFile(fixture, "0123456789");
     await file.truncate(4);
