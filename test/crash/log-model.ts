@@ -50,10 +50,15 @@ export class LogModel {
     return this.epochs.at(-1)?.epoch ?? -1;
   }
 
-  /** All batches, one behind the other. */
+  /** All batches that hold a record at or above the log start, one behind the other: those below lie in the files for as long as they like. */
   get bytes(): Uint8Array {
-    this.#bytes ??= concat(this.batches.map((batch) => batch.bytes));
+    this.#bytes ??= concat(this.batchesFrom(this.startOffset).map((batch) => batch.bytes));
     return this.#bytes;
+  }
+
+  /** Those that hold a record at or above `offset`. */
+  batchesFrom(offset: number): readonly ModelBatch[] {
+    return this.batches.filter((batch) => batch.lastOffset >= offset);
   }
 
   /** What the producer's next batch must carry; `undefined` in a log that does not know it. */
@@ -136,7 +141,8 @@ export function batchOf(
     Array.from({ length: recordCount }, (_, at) => ({
       key: null,
       value: encodeUtf8(value(at)),
-      timestamp: 1_700_000_000_000 + serial,
+      // Up and down from batch to batch.
+      timestamp: 1_700_000_000_000 + ((serial * 7) % 5),
     })),
     { producerId: PRODUCER_ID, producerEpoch: 0, baseSequence },
   );

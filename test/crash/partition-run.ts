@@ -184,6 +184,22 @@ export class PartitionRun {
     await this.check();
   }
 
+  /** Deletes the records below an offset. What it passes is safe then: nothing of it comes back, and no offset is given again. */
+  async deleteRecords(offset: number): Promise<void> {
+    const after = this.#model.startingAt(offset);
+    const floorOffset = Math.max(this.#floorOffset, offset);
+    await this.step(`deleteRecords(${offset})`, () => this.log.deleteRecords(toOffset(offset)), { after, floorOffset });
+  }
+
+  /** Deletes segments by the limits of the script's configuration; the log begins at `startOffset` then. */
+  async retain(startOffset: number): Promise<void> {
+    const after = this.#model.startingAt(startOffset);
+    const floorOffset = Math.max(this.#floorOffset, startOffset);
+    await this.step("retain", () => this.log.deleteOldSegments(), { after, floorOffset });
+    const { logStartOffset } = this.log;
+    demand(logStartOffset === startOffset, "S6", () => `log start ${logStartOffset} in place of ${startOffset}`);
+  }
+
   async roll(): Promise<void> {
     await this.step("roll", () => this.log.roll(), { after: this.#model });
   }

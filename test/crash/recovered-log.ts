@@ -10,6 +10,7 @@ import type { Obligation } from "./history.ts";
 
 const OFFSET_INDEX_ENTRY_BYTES = 8;
 const TIME_INDEX_ENTRY_BYTES = 12;
+const NOTHING = new Uint8Array(0);
 
 /** A segment as its file shows it, by the wire format alone. */
 interface SegmentOnDisk {
@@ -205,7 +206,7 @@ export function checkObligation(found: LogModel, { candidates, floorOffset }: Ob
   // Above the last batch the end may lie only where a truncation put it, or where the next batch leaves offsets out.
   const mayEndAt = (model: LogModel): boolean =>
     model.endOffset === found.endOffset ||
-    found.endOffset <= (model.batches[found.batches.length]?.baseOffset ?? Number.NEGATIVE_INFINITY);
+    found.endOffset <= (missingBatch(found, model)?.baseOffset ?? Number.NEGATIVE_INFINITY);
   demand(
     found.endOffset === found.batchesEndOffset || candidates.some(mayEndAt),
     "S13",
@@ -214,22 +215,36 @@ export function checkObligation(found: LogModel, { candidates, floorOffset }: Ob
   checkKnownEpochs(found, candidates);
 }
 
+/** Batches of both from where neither has deleted anything. */
+function compared(found: LogModel, model: LogModel): readonly [readonly ModelBatch[], readonly ModelBatch[]] {
+  const fromOffset = Math.max(found.startOffset, model.startOffset);
+  return [found.batchesFrom(fromOffset), model.batchesFrom(fromOffset)];
+}
+
 function isPrefixOf(found: LogModel, model: LogModel): boolean {
-  return found.bytes.length <= model.bytes.length && isEqual(found.bytes, model.bytes.subarray(0, found.bytes.length));
+  const [ours, wanted] = compared(found, model);
+  return ours.length <= wanted.length && ours.every((batch, at) => isEqual(batch.bytes, wanted[at]?.bytes ?? NOTHING));
+}
+
+/** The batch that comes next in `model`, if `found` ends before it. */
+function missingBatch(found: LogModel, model: LogModel): ModelBatch | undefined {
+  const [ours, wanted] = compared(found, model);
+  return wanted[ours.length];
 }
 
 function lacksNothingBelow(found: LogModel, model: LogModel, floorOffset: number): boolean {
-  const missing = model.batches[found.batches.length];
+  const missing = missingBatch(found, model);
   return missing === undefined || missing.baseOffset >= floorOffset;
 }
 
-/** No entry that nobody ever made: each is of a candidate, or begins with the first batch of its epoch. */
+/** No entry that nobody ever made: each is of a candidate, or begins with the first batch of its epoch, or at the log start above it. */
 function checkKnownEpochs(found: LogModel, candidates: readonly LogModel[]): void {
   const isSame = (a: ModelEpoch, b: ModelEpoch): boolean => a.epoch === b.epoch && a.startOffset === b.startOffset;
   for (const entry of found.epochs) {
+    const firstOffset = found.batches.find((batch) => batch.epoch === entry.epoch)?.baseOffset;
     const isKnown =
       candidates.some((model) => model.epochs.some((known) => isSame(known, entry))) ||
-      found.batches.find((batch) => batch.epoch === entry.epoch)?.baseOffset === entry.startOffset;
+      (firstOffset !== undefined && Math.max(firstOffset, found.startOffset) === entry.startOffset);
     demand(isKnown, "S9", () => `epoch ${entry.epoch}@${entry.startOffset} was never begun`);
   }
 }
@@ -238,9 +253,12 @@ function checkKnownEpochs(found: LogModel, candidates: readonly LogModel[]): voi
 export function checkClosedFiles(disk: SimulatedDisk, directory: string, model: LogModel): void {
   const files = disk.image().files();
   const segments = checkSideFiles(files, directory, model);
-  const bytes = concat(segments.flatMap((segment) => segment.batches.map((batch) => batch.bytes)));
+  const visible = segments
+    .flatMap((segment) => segment.batches)
+    .filter((batch) => batch.lastOffset >= model.startOffset);
+  const bytes = concat(visible.map((batch) => batch.bytes));
   demand(isEqual(bytes, model.bytes), "S15", () => `the files of the closed log hold ${bytes.length} bytes`);
-  const leftovers = [...files.keys()].filter((name) => name.endsWith(".tmp"));
+  const leftovers = [...files.keys()].filter((name) => name.endsWith(".tmp") || name.endsWith(".deleted"));
   demand(leftovers.length === 0, "S13", () => `left over: ${leftovers.join()}`);
 }
 

@@ -375,6 +375,36 @@ export const SCRIPTS: readonly Script[] = [
     },
   },
   {
+    name: "delete-records within and between segments",
+    config: EXACT,
+    async play(run) {
+      await lead(run, 1, 1);
+      await run.becomeLeader(4);
+      await run.append(1);
+      await run.deleteRecords(1);
+      await run.deleteRecords(3);
+      await run.append(1);
+    },
+  },
+  {
+    name: "retention by size",
+    config: { ...EXACT, retentionBytes: batchOf(0, 1).length },
+    async play(run) {
+      await lead(run, 1, 1, 1);
+      await run.retain(2);
+      await run.append(1);
+    },
+  },
+  {
+    name: "time index full, grown and cut",
+    config: { segmentBytes: 4096, indexIntervalBytes: 1, segmentIndexBytes: 48 },
+    async play(run) {
+      await lead(run, 1, 1, 2, 1, 1);
+      await run.truncateTo(3);
+      await run.append(1, 1, 1);
+    },
+  },
+  {
     name: "write that went astray",
     async play(run) {
       await lead(run, 1, 2);

