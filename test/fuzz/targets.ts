@@ -144,7 +144,9 @@ const walking: FuzzTarget = {
     const { header } = scan;
     // Whatever base offset was made of it: clients send 0, and this is about the rest.
     validateClientHeader({ ...header, baseOffset: 0 });
-    return compressionCodec(header) === "none" && validateRecords(header, recordsSection(input, header)) >= -1;
+    return (
+      compressionCodec(header) === "none" && validateRecords(header, recordsSection(input, header)).maxTimestamp >= -1
+    );
   },
 };
 
@@ -326,12 +328,13 @@ const opening: FuzzTarget = {
 };
 
 function openLog(environment: SimulatedEnvironment): Promise<PartitionLog> {
-  const { files, state, clock, workers } = environment;
+  const { files, state, clock, random, workers } = environment;
   return files.makeDirectory("data/orders-0").then(() =>
     PartitionLog.open({
       files,
       state,
       clock,
+      random,
       workers,
       directory: "data/orders-0",
       topic: "orders",

@@ -154,6 +154,7 @@ async function writeLog(directory: string): Promise<void> {
     files: new NodeFileSystem(),
     clock: new SystemClock(),
     state: environment.state,
+    random: environment.random,
     workers: environment.workers,
     directory,
     topic: "ours",
