@@ -46,6 +46,8 @@ const FINDINGS_MAX = 20;
 /** Calls after which a look at the memory is believed: the first ones compile and warm up. */
 const WARM_UP_EXECUTIONS = 200;
 const MEASURED_AGAIN = 4;
+/** A decoder that takes too much does so again and again, and weighing it is slow. */
+const GREEDY_MAX = 2;
 /** Of so many executions one is looked at for its memory: looking costs as much as most decoders do. */
 const LOOKED_AT_EVERY = 4;
 /** Building traces of errors that are expected would take most of the time. */
@@ -109,6 +111,8 @@ class Tally {
   readonly #hash = createHash("sha256");
   #refused = 0;
   #memoryShareMax = 0;
+  /** Findings of too much memory. */
+  #greedy = 0;
 
   constructor(target: FuzzTarget, findings: FuzzFinding[]) {
     this.#target = target;
@@ -167,13 +171,15 @@ class Tally {
   /** A first look costs little and sees garbage too; only what it finds too much is looked at with care. */
   #look(input: Uint8Array, takenBytes: number): void {
     const boundBytes = input.length * this.#target.memory.factor + this.#target.memory.bytes;
-    if (takenBytes <= boundBytes || this.#findings.length >= FINDINGS_MAX) return;
+    if (takenBytes <= boundBytes || this.#greedy >= GREEDY_MAX) return;
     let liveBytes = Infinity;
     for (let round = 0; round < MEASURED_AGAIN && liveBytes > boundBytes; round += 1) {
       liveBytes = Math.min(liveBytes, this.#liveBytes(input));
     }
     this.#memoryShareMax = Math.max(this.#memoryShareMax, liveBytes / boundBytes);
-    if (liveBytes > boundBytes) this.#find(input, `holds ${liveBytes} bytes where ${boundBytes} are allowed`);
+    if (liveBytes <= boundBytes) return;
+    this.#greedy += 1;
+    this.#find(input, `holds ${liveBytes} bytes where ${boundBytes} are allowed`);
   }
 
   #liveBytes(input: Uint8Array): number {
