@@ -2,6 +2,7 @@ import { open } from "node:fs/promises";
 import { addAbortSignal, type Readable } from "node:stream";
 
 import { Tidemark, type AppendedRecord, type RecordToAppend, type Topic } from "@tidemark/server";
+import type { CompressionCodec } from "@tidemark/wire";
 
 import { CommandError, describeError, EXIT_OK } from "./errors.ts";
 import { formatCount, plural } from "./format.ts";
@@ -16,6 +17,9 @@ export interface AppendOptions {
   readonly filePath: string | undefined;
   readonly keySeparator: string | undefined;
   readonly partition: number | undefined;
+  /** Set for the topic, new or not: batches from now on. `undefined` leaves it as it is. */
+  readonly compression: CompressionCodec | undefined;
+  readonly compressionLevel: number | undefined;
 }
 
 /** Appends that wait for their acknowledgement at a time, and records of one. With the chunk they bound memory. */
@@ -46,7 +50,11 @@ export async function appendLines(options: AppendOptions, signal: AbortSignal): 
 async function appendFrom(input: Readable, options: AppendOptions, signal: AbortSignal): Promise<number> {
   const isNew = !(await topicExists(options.directory, options.topic));
   await using log = await Tidemark.open({ directory: options.directory });
-  const topic = await log.topic(options.topic, isNew ? { partitions: (options.partition ?? 0) + 1 } : {});
+  const topic = await log.topic(options.topic, {
+    ...(isNew ? { partitions: (options.partition ?? 0) + 1 } : {}),
+    ...(options.compression === undefined ? {} : { compression: options.compression }),
+    ...(options.compressionLevel === undefined ? {} : { compressionLevel: options.compressionLevel }),
+  });
   if (options.partition !== undefined) topic.partition(options.partition); // Refused now, not with the first line.
   const appender = new LineAppender(topic, options);
   try {

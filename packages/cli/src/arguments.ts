@@ -80,7 +80,7 @@ export function parseInteger(
   what: string,
   range: { readonly min: number; readonly max: number },
 ): number {
-  const value = /^\d{1,16}$/u.test(text) ? Number(text) : Number.NaN;
+  const value = /^-?\d{1,16}$/u.test(text) ? Number(text) : Number.NaN;
   if (!(Number.isSafeInteger(value) && value >= range.min && value <= range.max)) {
     throw new CommandError(
       `${what} must be a whole number from ${range.min} to ${range.max}, not ${JSON.stringify(text)}`,

@@ -207,6 +207,40 @@ describe("commands on a directory", () => {
     expect((await fetch("--partition", "2")).stderr).toContain("partitions 0..1, not 2");
   });
 
+  test.each(["gzip", "snappy", "lz4", "zstd"])(
+    "append --compression %s: fetch, dump and verify read it",
+    async (codec) => {
+      const file = join(directory, "lines");
+      const data = join(directory, "data");
+      const lines = Array.from({ length: 300 }, (_, at) => `line ${at} of three hundred`);
+      await writeFile(file, `${lines.join("\n")}\n`);
+      const append = (...args: string[]) => run("append", "squeezed", "--file", file, "--directory", data, ...args);
+      expect((await append("--compression", codec)).stdout).toContain(
+        "300 records appended to squeezed-0, offsets 0 to 299",
+      );
+      expect((await run("fetch", "squeezed", "--directory", data)).stdout).toBe(`${lines.join("\n")}\n`);
+      const segment = join(data, "log", "squeezed-0", "00000000000000000000.log");
+      const dumped = await run("dump", segment, "--records");
+      expect(dumped.stdout).toContain(`compresscodec: ${codec} `);
+      expect(dumped.stdout).toContain("| offset: 299 ");
+      expect((await run("verify", data)).stdout).toContain("300 records");
+      expect((await append()).stdout).toContain("offsets 300 to 599");
+      expect((await append("--compression", "none")).stdout).toContain("offsets 600 to 899");
+      expect((await run("dump", segment)).stdout).toMatch(
+        new RegExp(`compresscodec: ${codec} .*compresscodec: none `, "su"),
+      );
+    },
+  );
+
+  test("append: a codec or a level that there is not", async () => {
+    const append = (...args: string[]) =>
+      run("append", "new", "--file", "/dev/null", "--directory", join(directory, "data"), ...args);
+    expect((await append("--compression", "brotli")).stderr).toContain("none, gzip, snappy, lz4, zstd");
+    expect((await append("--compression", "gzip", "--compression-level", "10")).stderr).toContain("1..9");
+    expect((await append("--compression", "lz4", "--compression-level", "3")).stderr).toContain("has no levels");
+    expect((await append("--compression", "zstd", "--compression-level=-7")).stdout).toContain("no record appended");
+  });
+
   test("append: keys, partitions, and what stops it", async () => {
     const file = join(directory, "007"); // A name that is a number.
     const data = ["--file", file, "--directory", join(directory, "data")];

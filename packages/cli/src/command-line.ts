@@ -2,6 +2,7 @@ import { randomInt } from "node:crypto";
 
 import { cac, type CAC } from "cac";
 
+import { COMPRESSION_LEVEL_RANGE, COMPRESSIONS } from "./append-options.ts";
 import { flagOption, integerOption, parseInteger, protectValues, type RawOptions, textOption } from "./arguments.ts";
 import { BROKER_COMMAND, type BrokerTask } from "./demo/cluster/broker-messages.ts";
 import { DEFAULT_SEGMENT_BYTES, SEGMENT_BYTES_MIN } from "./demo/demo-options.ts";
@@ -121,6 +122,11 @@ function defineCommands(signal: AbortSignal): CAC {
     .option("--file <file>", "Read lines from here (default: standard input)")
     .option("--key-separator <text>", "What stands before the first of these in a line is the record's key")
     .option("--partition <number>", "Append to this partition (default: by key)")
+    .option(
+      "--compression <codec>",
+      `Set the topic to ${COMPRESSIONS.join(", ")} (default: as it is; none for a new one)`,
+    )
+    .option("--compression-level <number>", "gzip 1 to 9, zstd -131072 to 22 (default: the codec's own)")
     .action(async (topic: string, options: RawOptions) => {
       const { appendLines } = await import("./append.ts");
       return appendLines(
@@ -130,6 +136,8 @@ function defineCommands(signal: AbortSignal): CAC {
           filePath: textOption(options, "file"),
           keySeparator: textOption(options, "keySeparator"),
           partition: integerOption(options, "partition", PARTITION_RANGE),
+          compression: compressionOption(options),
+          compressionLevel: integerOption(options, "compressionLevel", COMPRESSION_LEVEL_RANGE),
         },
         signal,
       );
@@ -260,6 +268,16 @@ function formatOption(options: RawOptions): FetchFormat {
     throw new CommandError(`--format must be one of ${FETCH_FORMATS.join(", ")}, not ${JSON.stringify(text)}`);
   }
   return format;
+}
+
+function compressionOption(options: RawOptions): (typeof COMPRESSIONS)[number] | undefined {
+  const text = textOption(options, "compression");
+  if (text === undefined) return undefined;
+  const codec = COMPRESSIONS.find((candidate) => candidate === text);
+  if (codec === undefined) {
+    throw new CommandError(`--compression must be one of ${COMPRESSIONS.join(", ")}, not ${JSON.stringify(text)}`);
+  }
+  return codec;
 }
 
 function lowerFirst(text: string): string {
