@@ -48,6 +48,8 @@ const WARM_UP_EXECUTIONS = 200;
 const MEASURED_AGAIN = 4;
 /** A decoder that takes too much does so again and again, and weighing it is slow. */
 const GREEDY_MAX = 2;
+/** Memory of libraries is given back in turns of the event loop, which a server has and a bare loop has not. */
+const TURN_EVERY = 128;
 /** Of so many executions one is looked at for its memory: looking costs as much as most decoders do. */
 const LOOKED_AT_EVERY = 4;
 /** Building traces of errors that are expected would take most of the time. */
@@ -82,6 +84,7 @@ export async function fuzz(
       const input = target.corpus[at]?.slice(0, INPUT_BYTES_MAX) ?? mutated(random, target.corpus);
       const result = tally.execute(input, at >= WARM_UP_EXECUTIONS && at % LOOKED_AT_EVERY === 0);
       if (result instanceof Promise) await tally.settle(input, result);
+      if (at % TURN_EVERY === 0) await new Promise<void>((resolve) => setImmediate(resolve));
       if (at % 10_000 === 0) options.onProgress?.(executions + at);
     }
     executions += count;
