@@ -26,6 +26,10 @@ export type BatchOrigin = "local" | "client" | "replication";
 /** A client's compressed batch may grow to this many times `max.message.bytes` when it is looked into. */
 export const DECOMPRESSED_BYTES_FACTOR = 64;
 
+function oldFormat(magic: number, positionBytes: number): LogError {
+  return new LogError({ code: "UNSUPPORTED_FOR_MESSAGE_FORMAT", magic, path: undefined, positionBytes });
+}
+
 function corrupt(positionBytes: number, reason: string, options?: ErrorOptions): LogError {
   return new LogError(
     {
@@ -53,7 +57,7 @@ export function checkLeaderBatch(
   nowMs: number,
 ): BatchHeader {
   const magic = batch[16];
-  if (magic === 0 || magic === 1) throw new LogError({ code: "UNSUPPORTED_FOR_MESSAGE_FORMAT", magic });
+  if (magic === 0 || magic === 1) throw oldFormat(magic, 0);
   const scan = scanBatch(batch, 0);
   if (scan.type === "corrupt") throw corrupt(scan.positionBytes, scan.reason);
   if (scan.type === "incomplete") throw corrupt(0, "incomplete");
@@ -204,7 +208,7 @@ export function checkFollowerBatches(
   let latestEpoch = log.latestEpoch;
   while (at < bytes.length) {
     const magic = bytes[at + 16];
-    if (magic === 0 || magic === 1) throw new LogError({ code: "UNSUPPORTED_FOR_MESSAGE_FORMAT", magic });
+    if (magic === 0 || magic === 1) throw oldFormat(magic, at);
     const scan = scanBatch(bytes, at);
     if (scan.type === "incomplete") break;
     if (scan.type === "corrupt") throw corrupt(scan.positionBytes, scan.reason);

@@ -50,7 +50,13 @@ export type LogErrorType =
   | { readonly code: "RECORD_LIST_TOO_LARGE"; readonly sizeBytes: number; readonly limitBytes: number }
   | { readonly code: "UNEXPECTED_APPEND_OFFSET"; readonly baseOffset: number; readonly logEndOffset: Offset }
   | { readonly code: "UNSUPPORTED_COMPRESSION_TYPE"; readonly codecId: number }
-  | { readonly code: "UNSUPPORTED_FOR_MESSAGE_FORMAT"; readonly magic: number }
+  /** A message of before Kafka 0.11, in an append or, with its place, in a segment. Nothing was changed. */
+  | {
+      readonly code: "UNSUPPORTED_FOR_MESSAGE_FORMAT";
+      readonly magic: number;
+      readonly path: string | undefined;
+      readonly positionBytes: number;
+    }
   /** The worker pool could not look into a compressed batch; `reason` is its own code. Nothing was appended. */
   | { readonly code: "WORKER_FAILED"; readonly reason: string };
 

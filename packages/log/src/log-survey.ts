@@ -1,7 +1,9 @@
 import { toLeaderEpoch, toOffset } from "@tidemark/base";
 import type { Offset } from "@tidemark/base";
 import type { EpochEntry } from "@tidemark/epoch-cache";
+import { legacyMagic, legacyMessageBytes } from "@tidemark/wire";
 import type { BatchHeader } from "@tidemark/wire";
+import { LogError } from "./error.ts";
 import type { LogState } from "./log-state.ts";
 import type { OffsetIndex } from "./offset-index.ts";
 import { ProducerState } from "./producer-state.ts";
@@ -208,6 +210,7 @@ class Survey {
     );
     if (end.type === "end") return bytes;
     const reason = end.type === "corrupt" ? end.reason : "incomplete";
+    await refuseOldFormat(segment, end.positionBytes, bytes);
     if (this.#endOffset >= recoveryPoint) {
       this.#cutAt({ at, positionBytes: end.positionBytes, reason });
       return bytes;
@@ -319,4 +322,28 @@ class IndexCheck {
     if (!this.#areTimesGood || this.#nextTime !== (this.#times?.count ?? 0)) return false;
     return (this.#times?.lastTimestamp ?? NO_TIMESTAMP) === this.#maxTimestamp;
   }
+}
+
+/** Offset, size, CRC and magic: what tells of an old message. */
+const LEGACY_HEAD_BYTES = 17;
+/** Nobody made larger ones; what claims to be is taken for damage. */
+const LEGACY_MESSAGE_BYTES_MAX = 128 * 1024 ** 2;
+
+/**
+ * What does not read as a batch may be sound and old: a message of before Kafka 0.11. It is not cut, and not called damage: the log does
+ * not open, and the error says why.
+ * @throws LogError UNSUPPORTED_FOR_MESSAGE_FORMAT
+ */
+async function refuseOldFormat(segment: LogSegment, positionBytes: number, toBytes: number): Promise<void> {
+  const head = new Uint8Array(LEGACY_HEAD_BYTES);
+  await segment.use(async (file) => {
+    if ((await segment.io.read(file, head, positionBytes)) < LEGACY_HEAD_BYTES) return;
+    const sizeBytes = legacyMessageBytes(head);
+    if (sizeBytes === undefined || sizeBytes > Math.min(toBytes - positionBytes, LEGACY_MESSAGE_BYTES_MAX)) return;
+    const message = new Uint8Array(sizeBytes);
+    if ((await segment.io.read(file, message, positionBytes)) < sizeBytes) return;
+    const magic = legacyMagic(message);
+    if (magic === undefined) return;
+    throw new LogError({ code: "UNSUPPORTED_FOR_MESSAGE_FORMAT", magic, path: segment.path, positionBytes });
+  });
 }

@@ -20,6 +20,51 @@ function epochsOf(log: PartitionLog): string {
   return log.epochEntries.map(({ epoch, startOffset }) => `${epoch}@${startOffset}`).join(" ");
 }
 
+describe("messages of before Kafka 0.11", () => {
+  const OLD = new Uint8Array(
+    Buffer.from("00000000000000010000001ba584f50801000000018bcfe56800ffffffff0000000576616c7565", "hex"),
+  );
+
+  test.each([
+    ["above the recovery point, where damage would be cut", false],
+    ["below it, where damage would be served around", true],
+  ])("%s: the log does not open, says where and why, and its bytes stay", async (_, isBelow) => {
+    const fixture = new LogFixture();
+    const log = await fixture.open({ epoch: 0 });
+    await appendEach(log, ["a"], ...(isBelow ? [["b"], ["c"]] : []));
+    await log.close();
+    const [first, ...rest] = splitBatches(await fixture.readFile(FIRST_LOG));
+    if (first === undefined) throw new Error("there is a batch");
+    const bytes = concat(first, OLD, ...rest.slice(1));
+    await fixture.writeFile(FIRST_LOG, bytes);
+    await expect(fixture.open()).rejects.toMatchObject({
+      code: "UNSUPPORTED_FOR_MESSAGE_FORMAT",
+      type: { magic: 1, path: `${DIRECTORY}/${FIRST_LOG}`, positionBytes: first.length },
+    });
+    expect(await fixture.readFile(FIRST_LOG)).toEqual(bytes);
+  });
+
+  test("one whose CRC does not fit is damage like any other", async () => {
+    const fixture = new LogFixture();
+    await appendEach(await fixture.open({ epoch: 0 }), ["a"]);
+    fixture.kill();
+    const bytes = concat(await fixture.readFile(FIRST_LOG), OLD);
+    flipBit(bytes, bytes.length - 1);
+    await fixture.writeFile(FIRST_LOG, bytes);
+    expect(await recordsOf(await fixture.open())).toEqual(["0:a"]);
+  });
+
+  function splitBatches(bytes: Uint8Array): Uint8Array[] {
+    const parts: Uint8Array[] = [];
+    for (let at = 0; at < bytes.length;) {
+      const sizeBytes = 12 + new DataView(bytes.buffer, bytes.byteOffset).getInt32(at + 8);
+      parts.push(bytes.slice(at, at + sizeBytes));
+      at += sizeBytes;
+    }
+    return parts;
+  }
+});
+
 describe("what survives", () => {
   test("flush always: every answered append survives a power cut", async () => {
     const fixture = new LogFixture({ segmentBytes: 200 });

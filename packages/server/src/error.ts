@@ -207,6 +207,13 @@ function messageOf(error: LogError, facts: TidemarkErrorFacts): string {
       return `topic "${type.topic}" exists already`;
     case "UNKNOWN_DIRECTORY":
       return `${type.path} does not belong into a log directory: ${type.reason}`;
+    case "UNSUPPORTED_FOR_MESSAGE_FORMAT": {
+      const place = type.path === undefined ? "" : `, at byte ${type.positionBytes} of ${type.path}`;
+      return (
+        `${where}a message of format ${type.magic}, of before Kafka 0.11${place}: only format 2 is read. ` +
+        "Let a Kafka broker compact the topic, which rewrites it, or read it with a client of Kafka 3 and append the records again"
+      );
+    }
     case "UNKNOWN_TOPIC_OR_PARTITION":
       return `there is no ${type.partition === undefined ? `topic "${type.topic}"` : `partition ${type.topic}-${type.partition}`}`;
     default:

@@ -20,6 +20,7 @@ export {
 } from "./frames.ts";
 export type { Frame } from "./frames.ts";
 export { runWorkerJob } from "./jobs.ts";
+export { legacyMagic, legacyMessageBytes } from "./legacy-message.ts";
 export { murmur2, toPositive } from "./murmur2.ts";
 export { PEER_ERROR_NUMBERS, PeerError } from "./peer-messages.ts";
 export type {
