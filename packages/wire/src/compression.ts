@@ -11,9 +11,9 @@ export const IN_POOL_BYTES_MIN: Readonly<
   Record<CodecName, { readonly compress: number; readonly decompress: number }>
 > = {
   gzip: { compress: 4 * 1024, decompress: 8 * 1024 },
-  snappy: { compress: 32 * 1024, decompress: 32 * 1024 },
-  lz4: { compress: 64 * 1024, decompress: 32 * 1024 },
-  zstd: { compress: 16 * 1024, decompress: 16 * 1024 },
+  snappy: { compress: 16 * 1024, decompress: 16 * 1024 },
+  lz4: { compress: 32 * 1024, decompress: 32 * 1024 },
+  zstd: { compress: 16 * 1024, decompress: 8 * 1024 },
 };
 
 /**

@@ -3,11 +3,10 @@ import { legacyMagic, legacyMessageBytes } from "./legacy-message.ts";
 import { encodeBatch } from "./record.ts";
 
 /** As Kafka 0.8 and 0.10 wrote them: `value` without a key, made by hand and with zlib's CRC-32 of the bytes behind it. */
-const MAGIC_0 = "0000000000000000" + "00000013" + "acc08400" + "0000" + "ffffffff" + "00000005" + "76616c7565";
-const MAGIC_1 =
-  "0000000000000007" + "0000001b" + "a584f508" + "0100" + "0000018bcfe56800" + "ffffffff" + "00000005" + "76616c7565";
+const MAGIC_0 = "0000000000000000 00000013 acc08400 0000 ffffffff 00000005 76616c7565";
+const MAGIC_1 = "0000000000000007 0000001b a584f508 0100 0000018bcfe56800 ffffffff 00000005 76616c7565";
 
-const bytesOf = (hex: string): Uint8Array => new Uint8Array(Buffer.from(hex, "hex"));
+const bytesOf = (hex: string): Uint8Array => new Uint8Array(Buffer.from(hex.replaceAll(" ", ""), "hex"));
 
 describe("messages of old formats", () => {
   test.each([
