@@ -95,7 +95,7 @@ async function measure(selected: readonly Selected[], options: BenchOptions): Pr
 }
 
 function heading({ machine, node, versions, settings }: ReturnType<typeof describeRun>): string {
-  const { cpu, cores, memoryBytes, platform, release, arch, fileSystem } = machine;
+  const { cpu, cores, memoryBytes, loadAverage, platform, release, arch, fileSystem } = machine;
   const lines = [
     `${cpu}, ${cores} cores, ${Math.round(memoryBytes / 1024 ** 3)} GiB, ${platform} ${release} ${arch}, files on ${fileSystem}`,
     `Node ${node}; ${Object.entries(versions)
@@ -103,6 +103,10 @@ function heading({ machine, node, versions, settings }: ReturnType<typeof descri
       .join(", ")}`,
     `${settings.rounds} rounds${settings.quick ? ", quick: whether it runs, not how fast" : ""}; a ratio is how many times as fast`,
   ];
+  if (loadAverage > cores / 2)
+    lines.push(
+      `Load average ${loadAverage.toFixed(1)} on ${cores} cores before it began: others use the machine, and figures and ratios say little.`,
+    );
   if (settings.code === "sources") lines.push("Sources through tsx: compiled code is faster.");
   if (fileSystem === "tmpfs")
     lines.push("These files are in memory, where a sync costs nothing: set TMPDIR to a directory on a disk.");

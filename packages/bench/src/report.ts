@@ -1,6 +1,6 @@
 import { readFileSync, statfsSync } from "node:fs";
 import { createRequire } from "node:module";
-import { availableParallelism, cpus, release, totalmem } from "node:os";
+import { availableParallelism, cpus, loadavg, release, totalmem } from "node:os";
 import { dirname, join } from "node:path";
 import { PEERS_DIRECTORY } from "./installed-peers.ts";
 import { KAFKA_VERSION } from "./kafka-jars.ts";
@@ -14,6 +14,8 @@ export interface Machine {
   readonly platform: string;
   readonly release: string;
   readonly arch: string;
+  /** Processes that ran or waited to, on average in the minute before the run. Above `cores` the figures are those of a busy machine. */
+  readonly loadAverage: number;
   /** Of the temporary directory, where everything is written. */
   readonly fileSystem: string;
 }
@@ -54,6 +56,7 @@ function describeMachine(directory: string): Machine {
     cpu: cpus()[0]?.model.trim() ?? "unknown",
     cores: availableParallelism(),
     memoryBytes: totalmem(),
+    loadAverage: loadavg()[0] ?? 0,
     platform: process.platform,
     release: release(),
     arch: process.arch,

@@ -1,4 +1,4 @@
-import { toLeaderEpoch, toOffset } from "@tidemark/base";
+import { BufferPool, toLeaderEpoch, toOffset } from "@tidemark/base";
 import type { Offset } from "@tidemark/base";
 import { DEFAULT_LOG_CONFIG, LogDirectory, PartitionLog } from "@tidemark/log";
 import type { BatchOrigin, FlushMode } from "@tidemark/log";
@@ -285,10 +285,10 @@ export function appendAnswers(flush: FlushMode, batch: FilledBatch, answerBytes:
   };
 }
 
-/** MB/s of slices of a partition log, from begin to end, again and again. */
-export function readSlices(batch: FilledBatch, sliceBytes: number): Subject {
+/** MB/s of slices of a partition log, from begin to end, again and again; each in fresh memory, or in that of the one before. */
+export function readSlices(batch: FilledBatch, sliceBytes: number, memory: "fresh" | "pooled"): Subject {
   return {
-    name: "tidemark, PartitionLog.read",
+    name: memory === "fresh" ? "tidemark, PartitionLog.read" : "tidemark, PartitionLog.read into the same memory",
     open: async (directory, { quick }) => {
       const { log, close } = await openPartitionLog(directory, "none");
       await fill(log, batch, quick);
@@ -296,10 +296,16 @@ export function readSlices(batch: FilledBatch, sliceBytes: number): Subject {
         sample: async (budget) => {
           let bytesRead = 0;
           let fromOffset = log.logStartOffset;
+          const pool = memory === "pooled" ? new BufferPool() : undefined;
           while (!budget.isSpent()) {
-            const { bytes } = await log.read({ fromOffset, maxBytes: sliceBytes });
+            const { bytes } = await log.read({
+              fromOffset,
+              maxBytes: sliceBytes,
+              ...(pool === undefined ? {} : { pool }),
+            });
             bytesRead += bytes.length;
             fromOffset = endOfSlice(bytes) ?? log.logStartOffset;
+            pool?.giveBack(bytes);
             if (fromOffset >= log.logEndOffset) fromOffset = log.logStartOffset;
           }
           return budget.megabytesPerSecond(bytesRead);
