@@ -13,6 +13,7 @@ import {
   parseDirectoryName,
   parseSegmentFileName,
   PartitionLog,
+  TimeIndex,
   verifyDirectory,
 } from "@tidemark/log";
 import { SimulatedEnvironment } from "@tidemark/simulator";
@@ -271,6 +272,31 @@ const offsetIndex: FuzzTarget = {
   },
 };
 
+const timeIndex: FuzzTarget = {
+  name: "time index",
+  corpus: [timeIndexBytes(3), timeIndexBytes(200), new Uint8Array(0)],
+  errors: [],
+  memory: PLAIN,
+  weight: 60,
+  run: (input) => {
+    const index = TimeIndex.decode(toOffset(1000), input);
+    if (index === undefined) return false;
+    for (const timestamp of [-1, 0, 1500, 2 ** 40]) {
+      const entry = index.lookup(timestamp);
+      if (entry !== undefined && !(entry.timestamp <= timestamp && entry.offset >= 1000))
+        throw new Error("a wrong entry");
+    }
+    if (Buffer.compare(index.encode(), input) !== 0) throw new Error("encodes to something else");
+    return index;
+  },
+};
+
+function timeIndexBytes(count: number): Uint8Array {
+  const index = new TimeIndex(toOffset(1000));
+  for (let at = 1; at <= count; at += 1) index.appendEnd(1_700_000_000_000 + at * 7, 1000 + at * 42);
+  return index.encode();
+}
+
 function indexBytes(count: number): Uint8Array {
   const index = new OffsetIndex(toOffset(1000));
   for (let at = 1; at <= count; at += 1) index.append(1000 + at * 7, at * 4200);
@@ -313,6 +339,7 @@ const opening: FuzzTarget = {
     for (const [name, bytes] of [
       ["00000000000000000000.log", segment],
       ["00000000000000000000.index", index],
+      ["00000000000000000000.timeindex", index],
       ["leader-epoch-checkpoint", epochs],
     ] as const) {
       const file = await files.open(`data/orders-0/${name}`, "create");
@@ -375,6 +402,7 @@ export const TARGETS: readonly FuzzTarget[] = [
   frames,
   ...texts,
   offsetIndex,
+  timeIndex,
   appending,
   opening,
 ];

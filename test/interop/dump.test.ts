@@ -1,5 +1,8 @@
+import { execFile } from "node:child_process";
 import { mkdir, readdir, readFile, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { promisify } from "node:util";
 
 import { toLeaderEpoch } from "@tidemark/base";
 import { DEFAULT_LOG_CONFIG, LogDirectory, PartitionLog } from "@tidemark/log";
@@ -8,7 +11,8 @@ import { SimulatedEnvironment } from "@tidemark/simulator";
 import { COMPRESSION_CODECS } from "@tidemark/wire";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 
-import { headerOf, randomBatch } from "./batches.ts";
+import { GOLDEN_BATCHES } from "../golden/vectors.ts";
+import { headerOf, joinBytes, randomBatch } from "./batches.ts";
 import { complaintsIn, fieldOf, withoutFirstOffsets } from "./dump-output.ts";
 import { dumpLogSegments, makeScratchDirectory } from "./kafka.ts";
 import { SeededRandom } from "./random.ts";
@@ -65,6 +69,16 @@ describe("Kafka's dump tool on a directory that our log wrote", () => {
     expect(complaintsIn(stdout)).toEqual([]);
     for (const path of indexes) expect(stdout).toContain(`Dumping ${path}`);
   });
+});
+
+test("our dump of Kafka's own batches, control records and codecs among them, is line for line that of its tool", async () => {
+  const path = join(scratch, "00000000000000000000.log");
+  await writeFile(path, joinBytes(GOLDEN_BATCHES.map(({ bytes }) => bytes)));
+  const theirs = await dumpLogSegments([path], ["--deep-iteration", "--print-data-log"]);
+  const command = fileURLToPath(new URL("../../packages/cli/dist/main.js", import.meta.url));
+  const { stdout: ours } = await promisify(execFile)(process.execPath, [command, "dump", "--records", path]);
+  expect(ours.split("\n").length).toBeGreaterThan(GOLDEN_BATCHES.length * 2);
+  expect(ours.trimEnd().split("\n")).toEqual(theirs.stdout.trimEnd().split("\n"));
 });
 
 describe("Kafka's dump tool on a damaged copy", () => {

@@ -17,6 +17,7 @@ import {
   WireError,
 } from "@tidemark/wire";
 
+import { controlRecordText } from "./control-record.ts";
 import type { Dump, Print } from "./dump-kind.ts";
 import { escapeControls, toHex } from "./format.ts";
 import { segmentBaseOffset, segmentBatches } from "./segment-file.ts";
@@ -91,8 +92,10 @@ function recordText(record: DecodedRecord, isControl: boolean): string {
     `headerKeys: [${record.headers.map((header) => escapeControls(header.key)).join(",")}]`,
   ];
   if (isControl) {
-    parts.push(`controlKey: ${key === null ? "null" : toHex(key)}`);
-    if (value !== null) parts.push(`controlValue: ${toHex(value)}`);
+    const text = controlRecordText(key, value);
+    if (text === undefined) parts.push(`controlKey: ${key === null ? "null" : toHex(key)}`);
+    if (text !== undefined) parts.push(text);
+    else if (value !== null) parts.push(`controlValue: ${toHex(value)}`);
   } else {
     if (key !== null) parts.push(`key: ${shown(key)}`);
     if (value !== null) parts.push(`payload: ${shown(value)}`);

@@ -7,6 +7,7 @@ import { NODE_CODECS } from "@tidemark/codecs";
 import { compressPayload, encodeBatch, withCompressedPayload } from "@tidemark/wire";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 
+import { controlRecordText } from "./control-record.ts";
 import { dumpFiles } from "./dump.ts";
 import { Output } from "./output.ts";
 
@@ -71,6 +72,24 @@ describe("dump", () => {
       expect([damaged.exitCode, damaged.lines.at(-1)]).toEqual([1, expect.stringContaining("CORRUPT_MESSAGE")]);
     },
   );
+
+  test("control records: what they say, in the words of Kafka's tool; a type that is not known as bytes", () => {
+    const hex = (digits: string) => new Uint8Array(Buffer.from(digits, "hex"));
+    const said = (key: string, value: string) => controlRecordText(hex(key), hex(value));
+    expect(said("00000000", "000000000009")).toBe("endTxnMarker: ABORT coordinatorEpoch: 9");
+    expect(said("00000001", "000000000009")).toBe("endTxnMarker: COMMIT coordinatorEpoch: 9");
+    expect(said("00000005", "0000000100")).toBe('KRaftVersion {"version":0,"kRaftVersion":1}');
+    for (const [key, value] of [
+      ["00000009", "0000"],
+      ["0000", "000000000009"],
+      ["00000001", "0000"],
+      ["00000002", "000000000001ffffffff0f"],
+      ["00000006", "0000ffffffff0f"],
+    ] as const) {
+      expect([key, said(key, value)]).toEqual([key, undefined]);
+    }
+    expect(controlRecordText(null, null)).toBeUndefined();
+  });
 
   test("its records: text with escapes, other bytes in hexadecimal, null without a payload", async () => {
     const { lines } = await dump("00000000000000000042.log", batch, true);

@@ -52,6 +52,7 @@ export {
   stateOffsetPrefix,
 } from "./state-values.ts";
 export type { StateOffsetName } from "./state-values.ts";
+export { TIME_INDEX_ENTRY_BYTES, TimeIndex } from "./time-index.ts";
 export type { TopicConfig, TopicDescription } from "./topic-config.ts";
 export { VERIFY_FINDINGS_MAX } from "./verify-report.ts";
 export type {

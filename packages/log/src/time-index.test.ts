@@ -74,6 +74,10 @@ test("BR-016: zeros behind the entries, a cut entry, falling times and offsets b
   const below = good.slice();
   new DataView(below.buffer).setInt32(8, -1);
   expect(TimeIndex.decode(base, below)).toBeUndefined();
+  // A time that no number holds exactly would come back as another one.
+  const tooLate = good.slice();
+  tooLate[good.length - 12] = 0x7f;
+  expect(TimeIndex.decode(base, tooLate)).toBeUndefined();
   expect(TimeIndex.decode(base, new Uint8Array(0))?.count).toBe(0);
 });
 

@@ -61,6 +61,7 @@ export class TimeIndex {
     for (let at = 0; at < bytes.length; at += TIME_INDEX_ENTRY_BYTES) {
       const timestamp = view.getInt32(at) * HIGH + view.getUint32(at + 4);
       const relativeOffset = view.getInt32(at + 8);
+      if (!Number.isSafeInteger(timestamp)) return undefined;
       if (timestamp <= index.lastTimestamp || relativeOffset < lastRelativeOffset) return undefined;
       index.#append(timestamp, relativeOffset);
       lastRelativeOffset = relativeOffset;
