@@ -47,6 +47,7 @@ describe("words that are wrong: one line, exit code 2", () => {
     [["fetch"], "missing required args for command fetch <topic>"],
     [["fetch", "a", "b"], "unused args: b"],
     [["fetch", "a", "--from", "sometime"], '--from must be earliest, latest or an offset, not "sometime"'],
+    [["offsets", "a", "--at", "soon"], '--at must be earliest, latest, max-timestamp or a time, not "soon"'],
     [["fetch", "a", "--format", "xml"], '--format must be one of value, json, hex, not "xml"'],
     [["demo", "--nodes", "2"], '--nodes must be 1 or 3, not "2"'],
     [["dump"], "missing required args for command dump <...files>"],
@@ -167,6 +168,27 @@ describe("commands on a directory", () => {
     expect(described.stdout).toMatch(/│ +1 │ +n\/a │ +0 │ +\S+ │ +1 │ +0@0 │ +in use │/u);
     const [replica] = JSON.parse((await run("describe", "--json", directory)).stdout) as unknown[];
     expect(replica).toMatchObject({ topic: "orders", logEndOffset: 1, status: "in use" });
+  });
+
+  test("offsets: one line a partition, by name or by time", async () => {
+    {
+      await using log = await Tidemark.open({ directory });
+      const orders = await log.topic("orders", { partitions: 2 });
+      const day = Date.UTC(2026, 0, 2);
+      await orders.append(
+        [5, day, 7].map((timestamp) => ({ value: "v", timestamp })),
+        { partition: 1 },
+      );
+      await orders.deleteRecords(1, 1);
+    }
+    const offsets = async (...args: string[]) =>
+      (await run("offsets", "orders", "--directory", directory, ...args)).stdout;
+    expect(await offsets()).toBe("orders:0:0\norders:1:3\n");
+    expect(await offsets("--at", "earliest")).toBe("orders:0:0\norders:1:1\n");
+    expect(await offsets("--at", "max-timestamp")).toBe("orders:0:\norders:1:1\n");
+    expect(await offsets("--at", "2026-01-02")).toBe("orders:0:\norders:1:1\n");
+    expect(await offsets("--at", "2026-01-02T00:00:00.001")).toBe("orders:0:\norders:1:\n");
+    expect(await offsets("--at", "6")).toBe("orders:0:\norders:1:1\n");
   });
 
   test("fetch: where it begins and ends, and how records are shown", async () => {

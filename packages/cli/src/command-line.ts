@@ -8,6 +8,8 @@ import { BROKER_COMMAND, type BrokerTask } from "./demo/cluster/broker-messages.
 import { DEFAULT_SEGMENT_BYTES, SEGMENT_BYTES_MIN } from "./demo/demo-options.ts";
 import { INGEST_COMMAND, type IngestTask } from "./demo/messages.ts";
 import { CommandError, describeError, EXIT_CANNOT, EXIT_OK, Interrupted } from "./errors.ts";
+import type { OffsetSpec } from "@tidemark/server";
+
 import { FETCH_FORMATS, type FetchFormat, type FetchFrom } from "./fetch-options.ts";
 import { interruptible } from "./interrupt.ts";
 import type { SimulateWhat } from "./simulate.ts";
@@ -168,6 +170,19 @@ function defineCommands(signal: AbortSignal): CAC {
     });
 
   cli
+    .command("offsets <topic>", "Print an offset of each partition, as topic:partition:offset")
+    .option(...directory)
+    .option("--at <time>", "earliest, latest, max-timestamp, or a time: ms or 2026-01-31T12:00:00Z (default: latest)")
+    .action(async (topic: string, options: RawOptions) => {
+      const { listOffsets } = await import("./offsets.ts");
+      return listOffsets({
+        topic,
+        directory: textOption(options, "directory") ?? DEFAULT_DIRECTORY,
+        at: atOption(options),
+      });
+    });
+
+  cli
     .command("dump <...files>", "Print batches of a .log file, entries of an .index, lines of a checkpoint")
     .option("--records", "Also each record of a .log file")
     .action(async (files: string[], options: RawOptions) => {
@@ -259,6 +274,17 @@ function fromOption(options: RawOptions): FetchFrom {
   if (!/^\d/u.test(text))
     throw new CommandError(`--from must be earliest, latest or an offset, not ${JSON.stringify(text)}`);
   return parseInteger(text, "--from", OFFSET_RANGE);
+}
+
+/** A time without a zone is UTC, as records' times are shown. */
+function atOption(options: RawOptions): OffsetSpec {
+  const text = textOption(options, "at") ?? "latest";
+  if (text === "earliest" || text === "latest" || text === "max-timestamp") return text;
+  const timestamp = /^\d+$/u.test(text)
+    ? Number(text)
+    : Date.parse(/(Z|[+-]\d\d:\d\d)$/u.test(text) ? text : `${text}Z`);
+  if (Number.isSafeInteger(timestamp) && timestamp >= 0) return { timestamp };
+  throw new CommandError(`--at must be earliest, latest, max-timestamp or a time, not ${JSON.stringify(text)}`);
 }
 
 function formatOption(options: RawOptions): FetchFormat {

@@ -79,9 +79,13 @@ export function checkLeaderBatch(
     if (config.timestampType === "LogAppendTime" && isLogAppendTime(header))
       throw new LogError({ code: "INVALID_TIMESTAMP", reason: "a producer sent a log append time" });
   } else if (config.timestampType === "CreateTime") {
-    // Our own encoder's header says what its records do, and they were checked one by one when they were handed in.
-    const { maxTimestamp } = header;
-    checkTimes({ maxTimestamp, minTimestamp: Number.POSITIVE_INFINITY }, config, nowMs);
+    // Our own encoder's header is right about the latest of its records, and about the first one.
+    const { maxTimestamp, baseTimestamp } = header;
+    checkTimes(
+      { maxTimestamp, minTimestamp: baseTimestamp < 0 ? Number.POSITIVE_INFINITY : baseTimestamp },
+      config,
+      nowMs,
+    );
   }
   return header;
 }
@@ -118,17 +122,18 @@ export function checkClientRecords(
   leader: { readonly config: LogConfig; readonly workers: WorkerPool; readonly nowMs: number },
 ): Promise<RecordsJudgement> | RecordTimes {
   const { config, workers, nowMs } = leader;
-  const judge = (times: RecordTimes): RecordTimes => {
-    if (config.timestampType === "CreateTime") checkTimes(times, config, nowMs);
-    return times;
-  };
   const codec = asLogError(() => compressionCodec(header));
-  if (codec === "none") return judge(asLogError(() => validateRecords(header, recordsSection(batch, header))));
+  if (codec === "none")
+    return judged(
+      asLogError(() => validateRecords(header, recordsSection(batch, header))),
+      config,
+      nowMs,
+    );
   const outputBytesMax = config.maxMessageBytes * DECOMPRESSED_BYTES_FACTOR;
   if (batch.length < IN_POOL_BYTES_MIN[codec].decompress) {
     const inlineBytesMax = Math.min(outputBytesMax, INLINE_OUTPUT_BYTES_MAX);
     try {
-      return judge(workers.runNow("validate", { payload: batch, outputBytesMax: inlineBytesMax }));
+      return judged(workers.runNow("validate", { payload: batch, outputBytesMax: inlineBytesMax }), config, nowMs);
     } catch (error) {
       const isTooLarge = error instanceof WorkerError && error.code === "MESSAGE_TOO_LARGE";
       if (!isTooLarge || inlineBytesMax === outputBytesMax) throw refusalOf(error, header);
@@ -137,8 +142,14 @@ export function checkClientRecords(
   // The pool takes its input over, and the caller's memory is not ours to give.
   return workers
     .run("validate", { payload: batch.slice(), outputBytesMax })
-    .then(judge)
+    .then((times) => judged(times, config, nowMs))
     .catch((error: unknown) => refusalOf(error, header));
+}
+
+/** @throws LogError INVALID_TIMESTAMP */
+function judged(times: RecordTimes, config: LogConfig, nowMs: number): RecordTimes {
+  if (config.timestampType === "CreateTime") checkTimes(times, config, nowMs);
+  return times;
 }
 
 /** What the log says of a job that failed, or of what it found. @throws the error itself when it is none of a job's */

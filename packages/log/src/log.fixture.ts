@@ -9,6 +9,9 @@ import { PartitionLog } from "./partition-log.ts";
 
 export const DIRECTORY = "data/orders-0";
 
+/** When records were made, unless said otherwise. */
+export const NOON = 1_700_000_000_000;
+
 /** A partition log on a simulated machine that can be stopped in every way. */
 export class LogFixture {
   environment: SimulatedEnvironment;
@@ -91,9 +94,10 @@ export class LogFixture {
 export function batchOf(
   values: readonly string[],
   producer: { id?: number; epoch?: number; sequence?: number } = {},
+  timestampOf: (value: string) => number = () => NOON,
 ): Uint8Array {
   return encodeBatch(
-    values.map((value) => ({ key: null, value: encodeUtf8(value), timestamp: 1_700_000_000_000 })),
+    values.map((value) => ({ key: null, value: encodeUtf8(value), timestamp: timestampOf(value) })),
     producer.id === undefined
       ? {}
       : { producerId: producer.id, producerEpoch: producer.epoch ?? 0, baseSequence: producer.sequence ?? 0 },
@@ -101,8 +105,13 @@ export function batchOf(
 }
 
 /** A batch as a leader stored it. */
-export function storedBatch(values: readonly string[], baseOffset: number, epoch: number): Uint8Array {
-  const batch = batchOf(values);
+export function storedBatch(
+  values: readonly string[],
+  baseOffset: number,
+  epoch: number,
+  timestampOf?: (value: string) => number,
+): Uint8Array {
+  const batch = batchOf(values, {}, timestampOf);
   stampBatch(batch, 0, baseOffset, epoch);
   return batch;
 }

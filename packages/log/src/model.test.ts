@@ -1,15 +1,20 @@
 import { toLeaderEpoch, toOffset } from "@tidemark/base";
 import { SimulatedEnvironment } from "@tidemark/simulator";
 import { expect, test } from "vitest";
-import { batchesIn, batchOf, concat, LogFixture, recordsOf, storedBatch } from "./log.fixture.ts";
+import { batchesIn, batchOf, concat, LogFixture, NOON, recordsOf, storedBatch } from "./log.fixture.ts";
 import type { PartitionLog } from "./partition-log.ts";
 
 const HISTORIES = 150;
 const STEPS = 40;
 
+/** A record's time follows from its value, and goes up and down. */
+const timeOf = (value: string): number => NOON + Math.floor(Number(value));
+
 /** A log as an array of records; what the real one is held to. */
 class ModelLog {
   records: { offset: number; value: string; epoch: number; batch: number }[] = [];
+  /** Records below are deleted; those of them that lie in a segment with later ones are still here. */
+  startOffset = 0;
   endOffset = 0;
   epoch = 0;
   batches = 0;
@@ -20,11 +25,28 @@ class ModelLog {
       this.records.push({ offset: this.endOffset++, value, epoch: this.epoch, batch: this.batches });
   }
 
-  truncateTo(offset: number): void {
+  truncateTo(offset: number, firstBaseOffset: number): void {
     if (offset >= this.endOffset) return;
+    this.startOffset = Math.min(this.startOffset, offset);
+    if (offset < firstBaseOffset) this.records = [];
     const cut = new Set(this.records.filter((record) => record.offset >= offset).map(({ batch }) => batch));
     this.records = this.records.filter(({ batch }) => !cut.has(batch));
     this.endOffset = offset;
+  }
+
+  get visible(): typeof this.records {
+    return this.records.filter(({ offset }) => offset >= this.startOffset);
+  }
+
+  /** As Kafka finds it: in the first segment that reaches so far, at or above the start. */
+  offsetAt(timestamp: number, baseOffsets: readonly number[]): number | undefined {
+    for (const [at, baseOffset] of baseOffsets.entries()) {
+      const end = baseOffsets[at + 1] ?? Number.POSITIVE_INFINITY;
+      const inSegment = this.records.filter(({ offset }) => offset >= baseOffset && offset < end);
+      if (!inSegment.some(({ value }) => timeOf(value) >= timestamp)) continue;
+      return inSegment.find(({ offset, value }) => offset >= this.startOffset && timeOf(value) >= timestamp)?.offset;
+    }
+    return undefined;
   }
 
   /** A restart finds the end of the last batch, or an empty segment behind it. */
@@ -35,9 +57,9 @@ class ModelLog {
   /** Epochs of the records, with the range in which each must begin: behind the record before, at the latest at its first. */
   get epochs(): { epoch: number; earliest: number; latest: number }[] {
     const seen: { epoch: number; earliest: number; latest: number }[] = [];
-    for (const [at, { epoch, offset }] of this.records.entries()) {
+    for (const [at, { epoch, offset }] of this.visible.entries()) {
       if (seen.at(-1)?.epoch === epoch) continue;
-      seen.push({ epoch, earliest: (this.records[at - 1]?.offset ?? -1) + 1, latest: offset });
+      seen.push({ epoch, earliest: (this.visible[at - 1]?.offset ?? -1) + 1, latest: offset });
     }
     return seen;
   }
@@ -51,7 +73,14 @@ test.each(["always", "none"] as const)(
       const draw = (bound: number): number => environment.random.below("test", bound);
       const size = batchOf(["0"]).length;
       const fixture = new LogFixture(
-        { flush, segmentBytes: size * (2 + draw(8)), indexIntervalBytes: draw(3) * size },
+        {
+          flush,
+          segmentBytes: size * (2 + draw(8)),
+          indexIntervalBytes: draw(3) * size,
+          segmentIndexBytes: draw(4) === 0 ? 24 : 1 << 20,
+          segmentMs: draw(4) === 0 ? 500 : 1 << 30,
+          retentionBytes: size * (4 + draw(20)),
+        },
         environment,
       );
       const model = new ModelLog();
@@ -59,7 +88,11 @@ test.each(["always", "none"] as const)(
       for (let step = 0; step < STEPS; step += 1) {
         const place = `seed ${seed}, step ${step}`;
         log = await takeStep({ fixture, log, model, draw, flush });
-        expect([log.logEndOffset, log.damaged.length], place).toEqual([model.endOffset, 0]);
+        expect([log.logStartOffset, log.logEndOffset, log.damaged.length], place).toEqual([
+          model.startOffset,
+          model.endOffset,
+          0,
+        ]);
         if (step % 5 === 4) await compare(log, model, draw, place);
       }
       await compare(log, model, draw, `seed ${seed}`);
@@ -78,10 +111,12 @@ interface World {
 async function takeStep(world: World): Promise<PartitionLog> {
   const { fixture, log, model, draw } = world;
   const values = Array.from({ length: 1 + draw(3) }, () => String(draw(1000)));
-  switch (draw(12)) {
+  switch (draw(14)) {
     case 0: {
-      await log.truncateTo(toOffset(draw(model.endOffset + 2)));
-      model.truncateTo(log.logEndOffset);
+      const offset = draw(model.endOffset + 2);
+      const firstBaseOffset = log.segments[0]?.baseOffset ?? 0;
+      await log.truncateTo(toOffset(offset));
+      model.truncateTo(offset, firstBaseOffset);
       return log;
     }
     case 1: {
@@ -103,22 +138,46 @@ async function takeStep(world: World): Promise<PartitionLog> {
     case 6: {
       const groups = Array.from({ length: 1 + draw(5) }, () => values.map((value) => `${value}.${draw(10)}`));
       await Promise.all(
-        groups.map((group) => log.append(batchOf(group), { origin: draw(2) === 0 ? "local" : "client" })),
+        groups.map((group) => log.append(batchOf(group, {}, timeOf), { origin: draw(2) === 0 ? "local" : "client" })),
       );
       for (const group of groups) model.append(group);
       return log;
     }
+    case 12: {
+      const offset = draw(model.endOffset + 2);
+      const deletion = log.deleteRecords(toOffset(offset));
+      if (offset > model.endOffset) await expect(deletion).rejects.toMatchObject({ code: "OFFSET_OUT_OF_RANGE" });
+      else expect(await deletion).toBe((model.startOffset = Math.max(model.startOffset, offset)));
+      return log;
+    }
+    case 13: {
+      model.startOffset = Math.max(model.startOffset, startAfterRetention(log));
+      await log.deleteOldSegments();
+      return log;
+    }
     case 7: {
-      await log.appendAsFollower(concat(storedBatch(values, model.endOffset, model.epoch)));
+      await log.appendAsFollower(concat(storedBatch(values, model.endOffset, model.epoch, timeOf)));
       model.append(values);
       return log;
     }
     default: {
-      await log.append(batchOf(values), { origin: "local" });
+      await log.append(batchOf(values, {}, timeOf), { origin: "local" });
       model.append(values);
       return fixture.disk.isCrashed ? reopen(world) : log;
     }
   }
+}
+
+/** The oldest segments go as long as what is left is large enough. */
+function startAfterRetention(log: PartitionLog): number {
+  const { segments } = log;
+  let spareBytes = segments.reduce((sum, { sizeBytes }) => sum + sizeBytes, 0) - log.config.retentionBytes;
+  for (const [at, { baseOffset, sizeBytes }] of segments.entries()) {
+    const isEmptyEnd = at === segments.length - 1 && sizeBytes === 0;
+    if (spareBytes < sizeBytes || isEmptyEnd) return baseOffset;
+    spareBytes -= sizeBytes;
+  }
+  return log.logEndOffset;
 }
 
 async function reopen({ fixture, log, model, draw, flush }: World): Promise<PartitionLog> {
@@ -145,10 +204,14 @@ async function compare(
   draw: (bound: number) => number,
   place: string,
 ): Promise<void> {
-  expect(await recordsOf(log), place).toEqual(model.records.map(({ offset, value }) => `${offset}:${value}`));
+  expect(await recordsOf(log), place).toEqual(model.visible.map(({ offset, value }) => `${offset}:${value}`));
   for (let sample = 0; sample < 5; sample += 1) {
-    const fromOffset = draw(model.endOffset + 1);
+    const fromOffset = model.startOffset + draw(model.endOffset - model.startOffset + 1);
     const limitOffset = draw(model.endOffset + 1);
+    const timestamp = NOON + draw(1001);
+    const bases = log.segments.map(({ baseOffset }) => baseOffset as number);
+    const found = await log.listOffset({ timestamp });
+    expect(found?.offset, `${place}: time ${timestamp - NOON}`).toBe(model.offsetAt(timestamp, bases));
     const { bytes } = await log.read({
       fromOffset: toOffset(fromOffset),
       maxBytes: 1 + draw(400),

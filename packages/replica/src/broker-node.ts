@@ -1,3 +1,4 @@
+import { toOffset } from "@tidemark/base";
 import type { BufferPool, Environment, State } from "@tidemark/base";
 import { LogManager } from "@tidemark/log";
 import type { TopicConfig } from "@tidemark/log";
@@ -53,6 +54,8 @@ export class BrokerNode {
   /** @throws LogError as `LogManager.open`, and what `listen` throws. The logs are closed again then */
   static async open(options: BrokerNodeOptions): Promise<BrokerNode> {
     const { environment, brokerId, transport, pool, topicConfig, onTruncated, onFailed } = options;
+    // Until the manager runs nothing is known to be committed, and nothing goes.
+    let replicas: ReplicaManager | undefined;
     const logs = await LogManager.open({
       environment,
       openState: options.openState,
@@ -60,6 +63,7 @@ export class BrokerNode {
       nodeId: brokerId,
       clusterId: options.clusterId,
       defaults: topicConfig,
+      highWatermark: (topic, partition) => replicas?.partition({ topic, partition })?.highWatermark ?? toOffset(0),
     });
     try {
       // The port is known only when somebody listens, and the manager must know it.
@@ -84,6 +88,7 @@ export class BrokerNode {
         ...(onTruncated === undefined ? {} : { onTruncated }),
         ...(onFailed === undefined ? {} : { onFailed }),
       });
+      replicas = manager;
       started(manager);
       return new BrokerNode(logs, manager);
     } catch (error) {

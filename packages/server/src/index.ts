@@ -11,6 +11,7 @@ export { describeDirectories } from "./describe.ts";
 export type { ReplicaFiles } from "./describe.ts";
 export { verifyDirectory } from "./verify.ts";
 export { Topic } from "./topic.ts";
+export type { ListedOffset, OffsetSpec } from "@tidemark/log";
 export type { AppendOptions, PartitionView } from "./topic.ts";
 export { APPENDER_BATCHES_MAX, RecordAppender } from "./record-appender.ts";
 export type { AppenderOptions } from "./record-appender.ts";

@@ -50,6 +50,12 @@ export interface TopicOptions {
   readonly compressionLevel?: number;
   /** Default: as given to `open`. */
   readonly flush?: FlushMode;
+  /** Segments whose newest record is older than this many ms are deleted; -1, the default: none. Looked at every five minutes. */
+  readonly retentionMs?: number;
+  /** Old segments are deleted as long as the partition keeps at least this many bytes; -1, the default: none. */
+  readonly retentionBytes?: number;
+  /** A segment takes records of so many ms, then the next one is begun: only whole segments are deleted. Default 7 days. */
+  readonly segmentMs?: number;
 }
 
 const INT32_MAX = 2 ** 31 - 1;
@@ -78,6 +84,9 @@ export function checkTopicOptions(topic: string, options: TopicOptions): void {
     // A segment has to hold at least one small batch.
     checkInteger("segmentBytes", options.segmentBytes, SEGMENT_BYTES_MIN, SEGMENT_BYTES_MAX);
     checkInteger("maxMessageBytes", options.maxMessageBytes, SEGMENT_BYTES_MIN, INT32_MAX);
+    checkInteger("retentionMs", options.retentionMs, -1, Number.MAX_SAFE_INTEGER);
+    checkInteger("retentionBytes", options.retentionBytes, -1, Number.MAX_SAFE_INTEGER);
+    checkInteger("segmentMs", options.segmentMs, 1, Number.MAX_SAFE_INTEGER);
   } catch (error) {
     if (!(error instanceof TidemarkError)) throw error;
     throw new TidemarkError("INVALID_CONFIG", `topic "${topic}": ${error.message}`, { topic });
@@ -117,6 +126,9 @@ export function configOf(base: TopicConfig, options: TopicOptions): TopicConfig 
     ...base,
     segmentBytes: options.segmentBytes ?? base.segmentBytes,
     maxMessageBytes: options.maxMessageBytes ?? base.maxMessageBytes,
+    retentionMs: options.retentionMs ?? base.retentionMs,
+    retentionBytes: options.retentionBytes ?? base.retentionBytes,
+    segmentMs: options.segmentMs ?? base.segmentMs,
     flush: options.flush ?? base.flush,
     compression: options.compression ?? base.compression,
     // A level belongs to its codec.

@@ -1,13 +1,13 @@
 import { toOffset } from "@tidemark/base";
 import type { BufferPool, Clock, WorkerPool } from "@tidemark/base";
-import type { LogManager, PartitionLog, TopicConfig, TopicDescription } from "@tidemark/log";
+import type { ListedOffset, LogManager, OffsetSpec, PartitionLog, TopicConfig, TopicDescription } from "@tidemark/log";
 import type { RecordInput } from "@tidemark/wire";
 import { onAbort } from "./abort.ts";
 import { AppendCall } from "./append-call.ts";
 import type { AppendedRecord } from "./append-call.ts";
 import type { BufferMemory } from "./buffer-memory.ts";
 import type { ByteArena } from "./byte-arena.ts";
-import { TidemarkError, toTidemarkError } from "./error.ts";
+import { TidemarkError, toTidemarkError, translated } from "./error.ts";
 import { RecordIterator } from "./fetch.ts";
 import type { FetchedRecord, FetchOptions } from "./fetch.ts";
 import { PartitionAccumulator, singleBatchBytes } from "./partition-accumulator.ts";
@@ -178,6 +178,38 @@ export class Topic {
     this.#checkOpen();
     const log = this.#log(partition);
     return { earliest: log.logStartOffset, latest: log.visibleEndOffset };
+  }
+
+  /**
+   * The offset of the first record with a timestamp at or above `timestamp`, of the record with the largest one, or where the records begin
+   * or end. A lookup by time finds the exact record, and decodes one batch.
+   * @returns `undefined` when there is no such record
+   * @throws TidemarkError INVALID_REQUEST, UNKNOWN_TOPIC_OR_PARTITION, CORRUPT_MESSAGE, KAFKA_STORAGE_ERROR, CLOSED
+   */
+  async listOffset(partition: number, spec: OffsetSpec): Promise<ListedOffset | undefined> {
+    this.#checkOpen();
+    const log = this.#log(partition);
+    if (!isOffsetSpec(spec))
+      throw new TidemarkError(
+        "INVALID_REQUEST",
+        `${JSON.stringify(spec)} is no name of an offset and no { timestamp }`,
+      );
+    return translated(log.listOffset(spec, log.visibleEndOffset), { topic: this.name, partition });
+  }
+
+  /**
+   * Deletes the records of a partition below `before`, durably: no fetch finds them any more. Their bytes go with the last record of a
+   * segment.
+   * @returns where the records begin now
+   * @throws TidemarkError OFFSET_OUT_OF_RANGE above the end, UNKNOWN_TOPIC_OR_PARTITION, KAFKA_STORAGE_ERROR, CLOSED
+   */
+  async deleteRecords(partition: number, before: number): Promise<number> {
+    this.#checkOpen();
+    this.#log(partition);
+    if (!(Number.isSafeInteger(before) && before >= 0))
+      throw new TidemarkError("INVALID_REQUEST", `before ${before} is not an offset`);
+    const deletion = this.#context.manager.deleteRecords(this.name, partition, toOffset(before));
+    return translated(deletion, { topic: this.name, partition });
   }
 
   /** The partition's offsets, epochs, segments and recovery report. @throws TidemarkError UNKNOWN_TOPIC_OR_PARTITION, CLOSED */
@@ -374,6 +406,13 @@ export class Topic {
     if (refusal !== undefined || !this.#isDeleted) return refusal;
     return new TidemarkError("UNKNOWN_TOPIC_OR_PARTITION", `topic "${this.name}" was deleted`, { topic: this.name });
   }
+}
+
+function isOffsetSpec(spec: unknown): spec is OffsetSpec {
+  if (typeof spec === "string") return ["earliest", "earliest-local", "latest", "max-timestamp"].includes(spec);
+  if (typeof spec !== "object" || spec === null) return false;
+  const { timestamp } = spec as { timestamp?: unknown };
+  return Number.isSafeInteger(timestamp) && (timestamp as number) >= 0;
 }
 
 function checkSignal(signal: unknown): void {
