@@ -8,6 +8,7 @@ import { describe, expect, test } from "vitest";
 import { compressionLevels, compressPayload, decompressPayload } from "./codec.ts";
 import { crc32c } from "./crc32c.ts";
 import { runWorkerJob } from "./jobs.ts";
+import { decodeRecords, validateRecords } from "./record-decode.ts";
 import { encodeBatch } from "./record.ts";
 import { scanBatch, withCompressedPayload } from "./record-batch.ts";
 import { xxHash32 } from "./xxhash32.ts";
@@ -187,6 +188,19 @@ describe("BR-054: a bomb is stopped at the bound, not at its size", () => {
     expect(() => decompressPayload(unused, "zstd", sized, 2 ** 24)).toThrow(
       expect.objectContaining({ code: "CORRUPT_MESSAGE" }),
     );
+  });
+
+  test("a count of 2^31 - 1 records over a few bytes is INVALID_RECORD, walked or decoded, and nothing is made room for", () => {
+    const batch = encodeBatch([{ key: null, value: Uint8Array.of(1), timestamp: 1 }]);
+    const view = new DataView(batch.buffer);
+    view.setInt32(23, 2 ** 31 - 2);
+    view.setInt32(57, 2 ** 31 - 1);
+    const scan = scanBatch(batch, 0);
+    if (scan.type !== "batch") throw new Error("the header is sane");
+    const records = batch.subarray(61);
+    const invalid = expect.objectContaining({ name: "WireError", code: "INVALID_RECORD" });
+    expect(() => validateRecords(scan.header, records)).toThrow(invalid);
+    expect(() => [...decodeRecords(scan.header, records)]).toThrow(invalid);
   });
 
   test("a snappy block that says more than its bytes can give is refused before the library sees it", () => {
