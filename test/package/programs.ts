@@ -49,10 +49,10 @@ console.log(JSON.stringify({ offsets, values, code, clean: recovery.wasCleanShut
 `;
 
 /**
- * Large appends to a topic with gzip, which only the worker threads do: without them the batches are stored as they are, so that the
- * size of the file tells.
+ * Large appends to a topic of each codec, which only the worker threads compress: without them the batches are stored as they are, so that
+ * the size of the file tells.
  */
-export const GZIP_PROGRAM = `
+export const CODECS_PROGRAM = `
 import { readFile } from "node:fs/promises";
 import { Tidemark } from "tidemark";
 
@@ -60,14 +60,18 @@ const directory = process.argv[2];
 if (directory === undefined) throw new Error("usage: program DIRECTORY");
 const value = "tidemark ".repeat(20_000);
 await using log = await Tidemark.open({ directory });
-const topic = await log.topic("large", { partitions: 1, compression: "gzip" });
-for (let count = 0; count < 4; count++) await topic.append({ value });
-let equal = 0;
-for await (const record of topic.fetch({ partition: 0, from: "earliest", follow: false })) {
-  if (new TextDecoder().decode(record.value ?? new Uint8Array(0)) === value) equal++;
+const results: string[] = [];
+for (const compression of ["gzip", "snappy", "lz4", "zstd"] as const) {
+  const topic = await log.topic(compression, { partitions: 1, compression });
+  for (let count = 0; count < 4; count++) await topic.append({ value });
+  let equal = 0;
+  for await (const record of topic.fetch({ partition: 0, from: "earliest", follow: false })) {
+    if (new TextDecoder().decode(record.value ?? new Uint8Array(0)) === value) equal++;
+  }
+  const file = await readFile(directory + "/log/" + compression + "-0/00000000000000000000.log");
+  if (file.length < value.length) results.push(compression + ": " + equal);
 }
-const file = await readFile(directory + "/log/large-0/00000000000000000000.log");
-console.log(JSON.stringify({ equal, isCompressed: file.length < value.length }));
+console.log(JSON.stringify({ results }));
 `;
 
 /** A partition log without a node around it, through the lower doors. */
