@@ -54,3 +54,25 @@ test("a read is limited to the visible end: what is written and not synced yet i
   for await (const { offset } of new RecordIterator(source, toOffset(0), { follow: false })) offsets.push(offset);
   expect([offsets, limits]).toEqual([[0], [1]]);
 });
+
+test.each([
+  { maxBytes: undefined, asked: [16, 64, 256, 1024, 1024].map((kibibytes) => kibibytes * 1024) },
+  { maxBytes: 100_000, asked: [16 * 1024, 64 * 1024, 100_000, 100_000, 100_000] },
+  { maxBytes: 1000, asked: [1000, 1000, 1000, 1000, 1000] },
+])("reads grow up to maxBytes ($maxBytes): who wants one record pays for few", async ({ maxBytes, asked }) => {
+  const reads: number[] = [];
+  const log: Partial<PartitionLog> = {
+    visibleEndOffset: toOffset(asked.length),
+    logEndOffset: toOffset(asked.length),
+    read: ({ fromOffset, maxBytes: wanted }) => {
+      reads.push(wanted);
+      const record = { key: null, value: null, timestamp: 1 };
+      return Promise.resolve({ bytes: encodeBatch([record], { baseOffset: fromOffset }), startOffset: fromOffset });
+    },
+  };
+  const source = { topic: "t", partition: 0, log: log as PartitionLog, workers: {} as never, refusal: () => undefined };
+  const options = maxBytes === undefined ? { follow: false } : { follow: false, maxBytes };
+  const offsets: number[] = [];
+  for await (const { offset } of new RecordIterator(source, toOffset(0), options)) offsets.push(offset);
+  expect([offsets, reads]).toEqual([[0, 1, 2, 3, 4], asked]);
+});

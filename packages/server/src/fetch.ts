@@ -9,6 +9,10 @@ import { TidemarkError, toTidemarkError } from "./error.ts";
 /** Bytes read from the log at a time unless told otherwise. Kafka: max.partition.fetch.bytes. */
 const FETCH_BYTES_DEFAULT = 1024 ** 2;
 
+/** The first read of an iteration; each further one is `READ_GROWTH` times as large, up to the above. Who wants one record pays for few. */
+const FIRST_READ_BYTES = 16 * 1024;
+const READ_GROWTH = 4;
+
 /** Period of a timer that does nothing but keep the process; the longest that Node takes. */
 const KEEPING_TIMER_MS = 2 ** 31 - 1;
 
@@ -23,7 +27,7 @@ export interface FetchOptions {
   readonly to?: number;
   /** On abort the iteration rejects with `signal.reason`. */
   readonly signal?: AbortSignal;
-  /** Bytes read from the log at a time; one batch is always read whole. Default 1 MiB. */
+  /** Bytes read from the log at a time, at most; one batch is always read whole. Default 1 MiB. */
   readonly maxBytes?: number;
   /** At the end of the log: `true` waits for new records, `false` ends the iteration. Default `true`. */
   readonly follow?: boolean;
@@ -75,6 +79,7 @@ export class RecordIterator implements AsyncIterableIterator<FetchedRecord> {
   /** What is left of the slice that was read. */
   #slice: Uint8Array = new Uint8Array(0);
   #sliceAtBytes = 0;
+  #readBytes = FIRST_READ_BYTES;
   #isDone = false;
   #filling: Promise<void> | undefined;
   #stopWaiting: (() => void) | undefined;
@@ -153,7 +158,9 @@ export class RecordIterator implements AsyncIterableIterator<FetchedRecord> {
         continue;
       }
       const fromOffset = toOffset(this.#offset);
-      this.#slice = (await log.read({ fromOffset, maxBytes, limitOffset, minOneBatch: true })).bytes;
+      const readBytes = Math.min(this.#readBytes, maxBytes);
+      this.#readBytes = readBytes * READ_GROWTH;
+      this.#slice = (await log.read({ fromOffset, maxBytes: readBytes, limitOffset, minOneBatch: true })).bytes;
       this.#sliceAtBytes = 0;
       if (this.#slice.length === 0) throw corrupt(this.#source, this.#offset, "the log holds no batch before its end");
     }
