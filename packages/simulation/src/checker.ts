@@ -224,10 +224,18 @@ export class Checker {
   #readOn(seen: Seen, log: PartitionLog): void {
     const { view, node } = seen;
     let before = view.batches.at(-1);
-    for (const batch of view.readTo(log.logEndOffset, log, node.environment)) {
-      this.#checkBatch(seen, batch, before);
+    const batches = view.readTo(log.logEndOffset, log, node.environment);
+    if (batches.length === 0) return;
+    const entries = log.epochEntries;
+    for (const batch of batches) {
+      this.#checkBatch(seen, batch, before, entries);
       before = batch;
     }
+    const isGrowing = entries.every(
+      ({ epoch: at, startOffset }, index) =>
+        index === 0 || (at > (entries[index - 1]?.epoch ?? 0) && startOffset > (entries[index - 1]?.startOffset ?? 0)),
+    );
+    if (!isGrowing) throw new Violation("S3", `${nameOf(seen)}: epoch cache ${JSON.stringify(entries)}`);
   }
 
   #startedOn(seen: Seen): void {
@@ -259,7 +267,12 @@ export class Checker {
       throw new Violation("S8", `${nameOf(seen)} cut ${lost.baseOffset}@${lost.epoch}, which its leader has`);
   }
 
-  #checkBatch(seen: Seen, batch: ViewedBatch, before: ViewedBatch | undefined): void {
+  #checkBatch(
+    seen: Seen,
+    batch: ViewedBatch,
+    before: ViewedBatch | undefined,
+    entries: PartitionLog["epochEntries"],
+  ): void {
     const { baseOffset, epoch, chain } = batch;
     const key = `${baseOffset}@${epoch}`;
     const known = this.#chains.get(key);
@@ -270,15 +283,9 @@ export class Checker {
       throw new Violation("S3", `${nameOf(seen)} holds ${key} behind epoch ${before.epoch}`);
     if (before !== undefined && before.lastOffset + 1 !== baseOffset)
       throw new Violation("S2", `${nameOf(seen)} has a gap before ${key}`);
-    const entries = seen.node.log?.epochEntries ?? [];
     const entry = entries.findLast(({ startOffset }) => startOffset <= baseOffset);
     if (entry?.epoch !== epoch)
       throw new Violation("S9", `${nameOf(seen)}: the epoch cache says ${entry?.epoch} for ${key}`);
-    const isGrowing = entries.every(
-      ({ epoch: at, startOffset }, index) =>
-        index === 0 || (at > (entries[index - 1]?.epoch ?? 0) && startOffset > (entries[index - 1]?.startOffset ?? 0)),
-    );
-    if (!isGrowing) throw new Violation("S3", `${nameOf(seen)}: epoch cache ${JSON.stringify(entries)}`);
   }
 
   #checkBounds(): void {

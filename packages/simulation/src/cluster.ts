@@ -60,6 +60,13 @@ export type Notice =
 /** `all`: everything that was not synced is lost. */
 export type Loss = LossRule | "all";
 
+/** What a broker has of the one topic. */
+interface Held {
+  readonly broker: BrokerNode | undefined;
+  readonly partition: Partition | undefined;
+  readonly log: PartitionLog | undefined;
+}
+
 /** One broker: its machine, and the process on it, if one runs. */
 export class Node {
   readonly brokerId: number;
@@ -71,6 +78,7 @@ export class Node {
   peer: SimulatedPeer | undefined;
   /** Once it serves. */
   broker: BrokerNode | undefined;
+  #known: Held = { broker: undefined, partition: undefined, log: undefined };
 
   constructor(brokerId: number, environment: SimulatedEnvironment) {
     this.brokerId = brokerId;
@@ -87,11 +95,24 @@ export class Node {
   }
 
   get partition(): Partition | undefined {
-    return this.manager?.partition(NAME);
+    return this.#held().partition;
   }
 
   get log(): PartitionLog | undefined {
-    return this.broker?.logs.partition(TOPIC, 0);
+    return this.#held().log;
+  }
+
+  /** Asked between any two events. A broker makes its partition once, and keeps it; topics are not removed here. */
+  #held(): Held {
+    const { broker } = this;
+    if (this.#known.broker !== broker || this.#known.partition === undefined) {
+      this.#known = {
+        broker,
+        partition: broker?.manager.partition(NAME),
+        log: broker?.logs.partition(TOPIC, 0),
+      };
+    }
+    return this.#known;
   }
 }
 

@@ -258,9 +258,9 @@ export class Liveness {
     const level = this.#level();
     const { onEvent } = network;
     this.#messages = 0;
-    network.onEvent = (event) => {
-      if (event.event === "sent") this.#messages += 1;
-      onEvent?.(event);
+    network.onEvent = (event, message) => {
+      if (event === "sent") this.#messages += 1;
+      onEvent?.(event, message);
     };
     let isr = before?.isr.join();
     let changes = 0;

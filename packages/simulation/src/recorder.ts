@@ -8,7 +8,7 @@ import type {
   ReplicaView as RecordedReplica,
   StepKind,
 } from "@tidemark/console";
-import type { MessageEvent, SimulatedEnvironment } from "@tidemark/simulator";
+import type { MessageEvent, MessageFacts, SimulatedEnvironment } from "@tidemark/simulator";
 import { decodeRecords, recordsSection, scanBatch } from "@tidemark/wire";
 import type { BatchList, ViewedBatch } from "./replica-view.ts";
 import { liveContent, ReplicaView } from "./replica-view.ts";
@@ -41,7 +41,7 @@ const WEIGHTS: readonly StepKind[] = [
   "note",
 ];
 
-const LOST: ReadonlySet<MessageEvent["event"]> = new Set(["dropped", "cut", "overflowed", "refused"]);
+const LOST: ReadonlySet<MessageEvent> = new Set(["dropped", "cut", "overflowed", "refused"]);
 
 const UNKNOWN: RecordedReplica = {
   process: "down",
@@ -108,7 +108,7 @@ export class Recorder {
       this.#look();
       before?.();
     };
-    network.onEvent = (event) => this.#message(event);
+    network.onEvent = (event, message) => this.#message(event, message);
     cluster.onNotice = (notice) => this.#notice(notice);
     const replicas = Object.fromEntries(this.#watched.map(({ node }) => [node.brokerId, UNKNOWN]));
     const text = "Nothing runs yet.";
@@ -314,7 +314,7 @@ export class Recorder {
     else this.#told.push(line);
   }
 
-  #message({ from, to, kind, type, event }: MessageEvent): void {
+  #message(event: MessageEvent, { from, to, kind, type }: MessageFacts): void {
     if (event !== "delivered" && !LOST.has(event)) return;
     const fate = event === "delivered" ? "delivered" : "lost";
     const key = `${from}>${to}/${kind}/${type}/${fate}`;

@@ -2,6 +2,8 @@ import type { PartitionLog } from "@tidemark/log";
 import type { SimulatedEnvironment } from "@tidemark/simulator";
 import { scanBatch } from "@tidemark/wire";
 
+const NOTHING = new Uint8Array(0);
+
 /** One batch as it lies in a replica's file. */
 export interface ViewedBatch {
   readonly baseOffset: number;
@@ -65,16 +67,28 @@ export class ReplicaView extends BatchList {
   /** @returns the batches that are new. @throws Error when there are not as many as the log says */
   readTo(endOffset: number, log: PartitionLog, environment: SimulatedEnvironment): readonly ViewedBatch[] {
     const firstNew = this.batches.length;
-    while (this.endOffset < endOffset) {
-      const last = this.batches.at(-1);
-      const segment = log.segments.findLast(({ baseOffset }) => baseOffset <= this.endOffset);
-      const path = `${log.directory}/${String(segment?.baseOffset ?? 0).padStart(20, "0")}.log`;
+    let last = this.batches.at(-1);
+    let nextOffset = this.endOffset;
+    if (nextOffset >= endOffset) return [];
+    const { segments, directory } = log;
+    let segmentOffset = -1;
+    let path = "";
+    let content: Uint8Array = NOTHING;
+    while (nextOffset < endOffset) {
+      const baseOffset = segments.findLast((segment) => segment.baseOffset <= nextOffset)?.baseOffset ?? 0;
+      if (baseOffset !== segmentOffset) {
+        segmentOffset = baseOffset;
+        path = `${directory}/${String(baseOffset).padStart(20, "0")}.log`;
+        content = liveContent(environment, path);
+      }
       const positionBytes = last?.path === path ? last.positionBytes + last.sizeBytes : 0;
-      const scan = scanBatch(liveContent(environment, path), positionBytes);
+      const scan = scanBatch(content, positionBytes);
       if (scan.type !== "batch") throw new Error(`no batch at ${positionBytes} of ${path}: ${JSON.stringify(scan)}`);
-      const { baseOffset, lastOffset, partitionLeaderEpoch: epoch, crc, sizeInBytes: sizeBytes } = scan.header;
-      const chain = mix(last?.chain ?? 0, [baseOffset, lastOffset, epoch, crc, sizeBytes]);
-      this.batches.push({ baseOffset, lastOffset, epoch, crc, chain, path, positionBytes, sizeBytes });
+      const { lastOffset, partitionLeaderEpoch: epoch, crc, sizeInBytes: sizeBytes } = scan.header;
+      const chain = mix(last?.chain ?? 0, [scan.header.baseOffset, lastOffset, epoch, crc, sizeBytes]);
+      last = { baseOffset: scan.header.baseOffset, lastOffset, epoch, crc, chain, path, positionBytes, sizeBytes };
+      this.batches.push(last);
+      nextOffset = lastOffset + 1;
     }
     return this.batches.slice(firstNew);
   }
@@ -88,7 +102,7 @@ export function liveContent(environment: SimulatedEnvironment, path: string): Ui
 
 /** Whether the batch would survive the loss of everything that was not synced. */
 export function isDurable(environment: SimulatedEnvironment, batch: ViewedBatch): boolean {
-  const { durable } = environment.files.crashPoint();
+  const { durable } = environment.files.core.log;
   const scan = scanBatch(contentIn(durable, batch.path), batch.positionBytes);
   return scan.type === "batch" && scan.header.crc === batch.crc && scan.header.baseOffset === batch.baseOffset;
 }

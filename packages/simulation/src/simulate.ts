@@ -131,9 +131,9 @@ class Run {
     const reading = Promise.all([consumer.run(200), tail.run(), endAsker.run()].map((client) => this.#guard(client)));
     const swarm = this.#plan.hasMessageFaults ? startMessageSwarm(cluster.network) : undefined;
     const before = cluster.network.onEvent;
-    cluster.network.onEvent = (message) => {
-      before?.(message);
-      const { event, kind, type, to } = message;
+    cluster.network.onEvent = (event, message) => {
+      before?.(event, message);
+      const { kind, type, to } = message;
       if (kind === "produce" && type === "request" && (event === "delivered" || event === "replayed"))
         this.checker.produceArrived(to);
       if (MESSAGE_FAULTS.has(event)) this.#count(event);

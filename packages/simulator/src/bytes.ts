@@ -5,5 +5,7 @@ export function copyBytes(bytes: Uint8Array): Uint8Array {
 
 export function isEqualBytes(a: Uint8Array, b: Uint8Array): boolean {
   if (a === b) return true;
-  return a.length === b.length && a.every((byte, index) => byte === b[index]);
+  if (a.length !== b.length) return false;
+  for (let index = 0; index < a.length; index++) if (a[index] !== b[index]) return false;
+  return true;
 }

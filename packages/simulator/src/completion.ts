@@ -57,7 +57,7 @@ export class KernelCompletion implements Completion {
 
   run<T>(site: string, effect: () => T): Promise<T> {
     const { minUs, maxUs } = this.#latency;
-    const delayUs = minUs + this.#random.below(`latency/${site}`, maxUs - minUs + 1);
+    const delayUs = minUs + this.#random.below(latencySite(site), maxUs - minUs + 1);
     return new Promise<T>((resolve, reject) => {
       this.#kernel.schedule(delayUs, site, () => {
         try {
@@ -74,6 +74,18 @@ export class KernelCompletion implements Completion {
   spend(costUs: number): void {
     this.#kernel.advance(costUs);
   }
+}
+
+const latencySites = new Map<string, string>();
+
+/** Joined once: a random site is looked up by its name with every call. */
+function latencySite(site: string): string {
+  let name = latencySites.get(site);
+  if (name === undefined) {
+    name = `latency/${site}`;
+    latencySites.set(site, name);
+  }
+  return name;
 }
 
 function never<T>(): Promise<T> {

@@ -10,6 +10,20 @@ const EVENTS_PER_TURN = 20_000;
 const EVENTS_MAX_DEFAULT = 5_000_000;
 const TIE_SITE = hashText("kernel.tie");
 
+/** Of labels: few different ones, hashed again with every event. */
+const labelHashes = new Map<string, number>();
+const LABEL_HASHES_MAX = 10_000;
+
+function labelHash(label: string): number {
+  let hash = labelHashes.get(label);
+  if (hash === undefined) {
+    if (labelHashes.size >= LABEL_HASHES_MAX) labelHashes.clear();
+    hash = hashText(label);
+    labelHashes.set(label, hash);
+  }
+  return hash;
+}
+
 export interface KernelOptions {
   /** 0 <= seed <= 2^53 - 1. */
   readonly seed: number;
@@ -170,7 +184,7 @@ export class Kernel {
       event.fire = undefined;
       if (event.atUs > this.#nowUs) this.#nowUs = event.atUs;
       this.#eventCount++;
-      this.#traceHash = mix32(this.#traceHash ^ mix32(this.#nowUs) ^ hashText(event.label));
+      this.#traceHash = mix32(this.#traceHash ^ mix32(this.#nowUs) ^ labelHash(event.label));
       fire();
       return true;
     }

@@ -123,6 +123,10 @@ export class ActiveMessageFault implements MessageFault {
     this.#isCancelled = true;
   }
 
+  get isCancelled(): boolean {
+    return this.#isCancelled;
+  }
+
   strikes(message: MessageFacts): boolean {
     const { from, to, kind, type, skip = 0, count = Infinity } = this.#filter;
     if (this.#isCancelled || this.hits >= count) return false;

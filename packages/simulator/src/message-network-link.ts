@@ -3,6 +3,33 @@ import { exponentialUs } from "./message-network-faults.ts";
 import type { MessageFacts, MessageFaults } from "./message-network-faults.ts";
 import type { SimulatedRandom } from "./random.ts";
 
+/** What a link draws for. */
+const SITES = [
+  "delay",
+  "drop",
+  "corrupt",
+  "replay",
+  "replay-us",
+  "victim",
+  "tail",
+  "tail-us",
+  "clog",
+  "clog-us",
+  "overtake",
+] as const;
+type Site = (typeof SITES)[number];
+
+const labels = new Map<string, { readonly request: string; readonly response: string }>();
+
+function labelOf({ kind, type }: MessageFacts): string {
+  let names = labels.get(kind);
+  if (names === undefined) {
+    names = { request: `message.request.${kind}`, response: `message.response.${kind}` };
+    labels.set(kind, names);
+  }
+  return names[type];
+}
+
 /** A message on a link: how to know of a cut, what to do at its end, whom to tell of its faults. */
 export interface Delivery {
   isCut(): boolean;
@@ -22,7 +49,7 @@ interface Underway {
  */
 export class MessageLink {
   faults: MessageFaults;
-  readonly #name: string;
+  readonly #sites: Readonly<Record<Site, string>>;
   readonly #kernel: Kernel;
   readonly #random: SimulatedRandom;
   readonly #underway: Underway[] = [];
@@ -32,7 +59,7 @@ export class MessageLink {
   readonly #stalled: (() => void)[] = [];
 
   constructor(name: string, kernel: Kernel, random: SimulatedRandom, faults: MessageFaults) {
-    this.#name = name;
+    this.#sites = Object.fromEntries(SITES.map((site) => [site, `message.${site}/${name}`])) as Record<Site, string>;
     this.#kernel = kernel;
     this.#random = random;
     this.faults = faults;
@@ -44,7 +71,7 @@ export class MessageLink {
     const isCorrupt = this.#chance("corrupt", this.faults.corruptPerMille);
     const message: Underway = { delivery, isLost: false };
     this.#underway.push(message);
-    const label = `message.${facts.type}.${facts.kind}`;
+    const label = labelOf(facts);
     this.#kernel.schedule(this.#delayUs(), label, () => this.#reach(message, isCorrupt));
     if (facts.type === "request" && this.#chance("replay", this.faults.replayPerMille)) {
       const laterUs = this.#below("replay-us", this.faults.replayUsMax);
@@ -86,7 +113,7 @@ export class MessageLink {
   #delayUs(): number {
     const { delayUsMin, delayUsMean, tailPerMille, tailUsMax, clogPerMille, clogUsMean, overtakePerMille } =
       this.faults;
-    let delayUs = delayUsMin + exponentialUs(this.#random.uint32(`message.delay/${this.#name}`), delayUsMean);
+    let delayUs = delayUsMin + exponentialUs(this.#random.uint32(this.#sites.delay), delayUsMean);
     if (this.#chance("tail", tailPerMille)) delayUs += this.#below("tail-us", tailUsMax);
     if (this.#chance("clog", clogPerMille)) delayUs += this.#below("clog-us", 2 * clogUsMean);
     if (this.#chance("overtake", overtakePerMille)) return delayUs;
@@ -95,11 +122,11 @@ export class MessageLink {
     return this.#lastUs - this.#kernel.nowUs;
   }
 
-  #chance(fault: string, perMille: number): boolean {
+  #chance(fault: Site, perMille: number): boolean {
     return perMille > 0 && this.#below(fault, 1_000) < perMille;
   }
 
-  #below(fault: string, bound: number): number {
-    return this.#random.below(`message.${fault}/${this.#name}`, Math.max(1, bound));
+  #below(fault: Site, bound: number): number {
+    return this.#random.below(this.#sites[fault], Math.max(1, bound));
   }
 }

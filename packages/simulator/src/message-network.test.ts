@@ -2,6 +2,7 @@ import type { FetchRequest, PeerAddress, PeerRequest, PeerResponse } from "@tide
 import { describe, expect, test } from "vitest";
 import { Kernel } from "./kernel.ts";
 import { drawMessageFaults, exponentialUs, QUIET } from "./message-network-faults.ts";
+import type { MessageFacts } from "./message-network-faults.ts";
 import { startMessageSwarm } from "./message-network-swarm.ts";
 import { SimulatedMessageNetwork } from "./message-network.ts";
 import type { MessageEvent, SimulatedPeer } from "./message-network.ts";
@@ -52,14 +53,14 @@ function cluster(
   readonly network: SimulatedMessageNetwork;
   readonly peers: SimulatedPeer[];
   readonly asked: number[];
-  readonly events: MessageEvent[];
+  readonly events: (MessageFacts & { readonly event: MessageEvent })[];
   readonly serve: (peer: SimulatedPeer) => void;
 } {
   const kernel = new Kernel({ seed });
   const network = new SimulatedMessageNetwork({ kernel, random: new SimulatedRandom(seed) });
   const asked: number[] = [];
-  const events: MessageEvent[] = [];
-  network.onEvent = (event) => events.push(event);
+  const events: (MessageFacts & { readonly event: MessageEvent })[] = [];
+  network.onEvent = (event, message) => events.push({ ...message, event });
   const serve = (peer: SimulatedPeer): void =>
     peer.serve((request) => {
       asked.push(fetchOffsetOf(request));
@@ -376,7 +377,7 @@ describe("seeded faults", () => {
   test("a bit that changes on the way closes the connection: its requests go, nothing wrong is taken", async () => {
     const { kernel, network, client, server, asked } = pair();
     const events: string[] = [];
-    network.onEvent = ({ type, event }) => events.push(`${type} ${event}`);
+    network.onEvent = (event, { type }) => events.push(`${type} ${event}`);
     server.serve((request) => {
       asked.push(0);
       return Promise.resolve(fetchResponse(request, new Uint8Array(500)));

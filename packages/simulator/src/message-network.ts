@@ -1,3 +1,4 @@
+import { isDeepStrictEqual } from "node:util";
 import type { Timer } from "@tidemark/base";
 import { fail } from "@tidemark/base";
 import { encodeFrame, FrameDecoder, PeerError } from "@tidemark/wire";
@@ -12,6 +13,7 @@ import type {
   ResponseTo,
 } from "@tidemark/wire";
 import type { Kernel } from "./kernel.ts";
+import { copyMessage } from "./message-copy.ts";
 import { MessageLink } from "./message-network-link.ts";
 import { ActiveMessageFault, QUIET } from "./message-network-faults.ts";
 import type {
@@ -22,6 +24,12 @@ import type {
   MessageFilter,
 } from "./message-network-faults.ts";
 import type { SimulatedRandom } from "./random.ts";
+
+/** One message in so many goes through the real frames, which have to give what the copy gives. */
+const FRAMED_ONE_IN = 16;
+
+/** Node ids are below. */
+const NODES_MAX = 2 ** 26;
 
 /** As many as one connection of the real transport has. */
 const IN_FLIGHT_MAX_DEFAULT = 256;
@@ -36,21 +44,19 @@ export interface SimulatedMessageNetworkOptions {
 }
 
 /** What happened to a message, for traces and counts. */
-export interface MessageEvent extends MessageFacts {
-  readonly event:
-    | "sent"
-    | "delivered"
-    | "replayed"
-    | "dropped"
-    | "cut"
-    | "overflowed"
-    | "held"
-    | "corrupted"
-    /** A request for a process that is not there, or no longer the same. */
-    | "refused"
-    /** An answer that nobody waits for any more. */
-    | "late";
-}
+export type MessageEvent =
+  | "sent"
+  | "delivered"
+  | "replayed"
+  | "dropped"
+  | "cut"
+  | "overflowed"
+  | "held"
+  | "corrupted"
+  /** A request for a process that is not there, or no longer the same. */
+  | "refused"
+  /** An answer that nobody waits for any more. */
+  | "late";
 
 /** A request under way, in the hands of the process that made it. */
 interface Call {
@@ -70,22 +76,24 @@ interface Call {
  * Messages between nodes over the kernel's time, without streams: requests and answers go one by one over directed links, each with its faults.
  *
  * Faults come in two ways: drawn for every message by `setFaults` (and `startMessageSwarm`), or scripted, `cut`, `partition`, `isolate`,
- * `heal`, `clog`, `drop`, `hold`, `replay`. Everything follows from the seed. Messages go through the real frames, so that neither side sees
- * the other's memory.
+ * `heal`, `clog`, `drop`, `hold`, `replay`. Everything follows from the seed. Neither side sees the other's memory: a message is copied, and
+ * every sixteenth, and each whose bytes change on the way, goes through the real frames.
  */
 export class SimulatedMessageNetwork {
   /** Called for everything that happens to a message. */
-  onEvent: ((event: MessageEvent) => void) | undefined;
+  onEvent: ((event: MessageEvent, message: MessageFacts) => void) | undefined;
   readonly kernel: Kernel;
   readonly random: SimulatedRandom;
   readonly inFlightMax: number;
   readonly #peers = new Map<string, SimulatedPeer>();
-  readonly #links = new Map<string, MessageLink>();
+  readonly #links = new Map<number, MessageLink>();
   readonly #cuts = new Set<string>();
   readonly #drops: ActiveMessageFault[] = [];
   readonly #replays: { readonly fault: ActiveMessageFault; readonly afterUs: number }[] = [];
   readonly #holds: { readonly fault: ActiveMessageFault; readonly held: (() => void)[] }[] = [];
   #faults: MessageFaults;
+  /** Messages that were put on their way. */
+  #messageCount = 0;
 
   constructor(options: SimulatedMessageNetworkOptions) {
     this.kernel = options.kernel;
@@ -159,6 +167,7 @@ export class SimulatedMessageNetwork {
   /** Loses the messages of the filter. */
   drop(filter: MessageFilter): MessageFault {
     const fault = new ActiveMessageFault(filter);
+    forgetCancelled(this.#drops, (drop) => drop);
     this.#drops.push(fault);
     return fault;
   }
@@ -166,6 +175,7 @@ export class SimulatedMessageNetwork {
   /** The requests of the filter come once more, `afterUs` after they were sent. */
   replay(filter: Omit<MessageFilter, "type">, afterUs: number): MessageFault {
     const fault = new ActiveMessageFault({ ...filter, type: "request" });
+    forgetCancelled(this.#replays, (replay) => replay.fault);
     this.#replays.push({ fault, afterUs });
     return fault;
   }
@@ -174,6 +184,7 @@ export class SimulatedMessageNetwork {
   hold(filter: MessageFilter): HeldMessages {
     const fault = new ActiveMessageFault(filter);
     const held: (() => void)[] = [];
+    forgetCancelled(this.#holds, (hold) => hold.fault);
     this.#holds.push({ fault, held });
     return {
       get hits() {
@@ -207,13 +218,11 @@ export class SimulatedMessageNetwork {
       kind: call.request.kind,
       type: "request",
     };
-    const parts = encodeFrame({ type: "request", correlationId: 0, message: call.request });
-    const deliver = (isReplay: boolean, isCorrupt: boolean): void =>
-      this.#arriveRequest(call, facts, this.#transport(parts, facts, isCorrupt), isReplay);
-    this.#send(facts, deliver);
+    const message = this.#pack(call.request, facts);
+    this.#send(facts, (isReplay, isCorrupt) => this.#arriveRequest(call, facts, message(isCorrupt), isReplay));
   }
 
-  #arriveRequest(call: Call, facts: MessageFacts, frame: Frame | undefined, isReplay: boolean): void {
+  #arriveRequest(call: Call, facts: MessageFacts, request: PeerRequest | undefined, isReplay: boolean): void {
     const target = this.#peers.get(call.addressKey);
     const isSame = call.target === undefined || target === call.target;
     if (target?.handler === undefined || !target.isRunning || !(isSame || isReplay)) {
@@ -224,10 +233,9 @@ export class SimulatedMessageNetwork {
       }
       return;
     }
-    if (frame === undefined) return this.#loseConnection(call, facts);
-    if (frame.type !== "request") fail("a request arrives as a request");
+    if (request === undefined) return this.#loseConnection(call, facts);
     this.#tell(facts, isReplay ? "replayed" : "delivered");
-    void this.#answer(target, target.handler, frame.message, call, isReplay);
+    void this.#answer(target, target.handler, request, call, isReplay);
   }
 
   async #answer(
@@ -242,15 +250,14 @@ export class SimulatedMessageNetwork {
     if (!target.isRunning) return;
     if (response.kind !== request.kind) fail("an answer is of its request's kind", { request: request.kind });
     const facts: MessageFacts = { from: call.to, to: nodeId, kind: request.kind, type: "response" };
-    const parts = encodeFrame({ type: "response", correlationId: 0, message: response });
+    const message = this.#pack(response, facts);
     this.#send(facts, (_isReplay, isCorrupt) => {
       // The answer to a replayed request has no connection to travel on.
       if (isReplay || call.isSettled || call.peer.state !== "alive") return this.#tell(facts, "late");
-      const frame = this.#transport(parts, facts, isCorrupt);
-      if (frame === undefined) return this.#loseConnection(call, facts);
-      if (frame.type !== "response") fail("an answer arrives as an answer");
+      const arrived = message(isCorrupt);
+      if (arrived === undefined) return this.#loseConnection(call, facts);
       this.#tell(facts, "delivered");
-      call.resolve(frame.message);
+      call.resolve(arrived);
     });
   }
 
@@ -280,7 +287,8 @@ export class SimulatedMessageNetwork {
 
   #send(facts: MessageFacts, arrive: (isReplay: boolean, isCorrupt: boolean) => void): void {
     this.#tell(facts, "sent");
-    if (this.#drops.some((fault) => fault.strikes(facts))) return this.#tell(facts, "dropped");
+    if (this.#drops.length > 0 && this.#drops.some((fault) => fault.strikes(facts)))
+      return this.#tell(facts, "dropped");
     for (const { fault, afterUs } of this.#replays) {
       if (fault.strikes(facts)) this.kernel.schedule(afterUs, "message.replay", () => arrive(true, false));
     }
@@ -302,7 +310,26 @@ export class SimulatedMessageNetwork {
 
   #isCut(facts: MessageFacts): boolean {
     const { from, to, kind } = facts;
+    if (this.#cuts.size === 0) return false;
     return this.#cuts.has(cutName(from, to)) || this.#cuts.has(cutName(from, to, kind));
+  }
+
+  /** To be called when the message is sent. @returns gives it as it arrives, in memory of its own; `undefined` when it is refused there */
+  #pack<Message extends PeerRequest | PeerResponse>(
+    message: Message,
+    facts: MessageFacts,
+  ): (isCorrupt: boolean) => Message | undefined {
+    this.#messageCount += 1;
+    const frame = { type: facts.type, correlationId: 0, message } as Frame;
+    const parts = this.#messageCount % FRAMED_ONE_IN === 0 ? encodeFrame(frame) : undefined;
+    return (isCorrupt) => {
+      if (parts === undefined && !isCorrupt) return copyMessage(message);
+      const arrived = this.#transport(parts ?? encodeFrame(frame), facts, isCorrupt);
+      // Nobody has changed the message since it was sent, and a copy is as good as a frame.
+      if (arrived !== undefined && !isDeepStrictEqual(arrived.message, copyMessage(message)))
+        fail("a message arrives as it was sent", { kind: facts.kind, type: facts.type });
+      return arrived?.message as Message | undefined;
+    };
   }
 
   /** The frame as the other side decodes it, in memory of its own; `undefined` when it refuses it. */
@@ -339,17 +366,17 @@ export class SimulatedMessageNetwork {
   }
 
   #link(from: number, to: number): MessageLink {
-    const name = `${from}>${to}`;
-    let link = this.#links.get(name);
+    const key = from * NODES_MAX + to;
+    let link = this.#links.get(key);
     if (link === undefined) {
-      link = new MessageLink(name, this.kernel, this.random, this.#faults);
-      this.#links.set(name, link);
+      link = new MessageLink(`${from}>${to}`, this.kernel, this.random, this.#faults);
+      this.#links.set(key, link);
     }
     return link;
   }
 
-  #tell(facts: MessageFacts, event: MessageEvent["event"]): void {
-    this.onEvent?.({ ...facts, event });
+  #tell(facts: MessageFacts, event: MessageEvent): void {
+    this.onEvent?.(event, facts);
   }
 }
 
@@ -454,6 +481,12 @@ export class SimulatedPeer implements PeerTransport {
     }
     this.calls.clear();
   }
+}
+
+/** A long run has many, and every message asks each of those that are there. */
+function forgetCancelled<Entry>(entries: Entry[], faultOf: (entry: Entry) => ActiveMessageFault): void {
+  const kept = entries.filter((entry) => !faultOf(entry).isCancelled);
+  if (kept.length < entries.length) entries.splice(0, entries.length, ...kept);
 }
 
 function addressKey(address: PeerAddress): string {

@@ -55,6 +55,11 @@ export class OperationLog {
     return this.#live;
   }
 
+  /** What is safe whatever happens; not to be changed. */
+  get durable(): Volume {
+    return this.#durable;
+  }
+
   /** Operations so far. Also the number that the next one gets. */
   get operationCount(): number {
     return this.#number;

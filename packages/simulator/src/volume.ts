@@ -18,11 +18,13 @@ const DIRECTORY_HASH: Hash64 = { low: 1, high: 1 };
  * One image of a machine's storage: directories, files, and State. Operations apply to it one by one, in any selection: each names
  * inodes, so that it keeps its meaning when an earlier one was lost.
  *
- * Nodes are immutable, a clone costs one copy of the inode table.
+ * A clone costs one copy of the inode table: it shares all nodes, and whoever changes one copies that first.
  */
 export class Volume {
   readonly #nodes: Map<Inode, VolumeNode>;
   #state: ReadonlyMap<string, Uint8Array>;
+  /** Directories whose entries no clone shares: they may change in place. */
+  readonly #owned = new Set<Inode>();
 
   private constructor(nodes: Map<Inode, VolumeNode>, state: ReadonlyMap<string, Uint8Array>) {
     this.#nodes = nodes;
@@ -34,6 +36,7 @@ export class Volume {
   }
 
   clone(): Volume {
+    this.#owned.clear();
     return new Volume(new Map(this.#nodes), this.#state);
   }
 
@@ -66,6 +69,7 @@ export class Volume {
 
   /** Drops an inode that no name leads to. */
   forget(inode: Inode): void {
+    this.#owned.delete(inode);
     this.#nodes.delete(inode);
   }
 
@@ -100,10 +104,14 @@ export class Volume {
   }
 
   #setEntry(directory: Inode, name: string, inode: Inode | undefined): void {
-    const entries = new Map(this.entries(directory));
+    const node = this.#nodes.get(directory);
+    const isOwned = node?.type === "directory" && this.#owned.has(directory);
+    const entries = isOwned ? (node.entries as Map<string, Inode>) : new Map(this.entries(directory));
     if (inode === undefined) entries.delete(name);
     else entries.set(name, inode);
+    if (isOwned) return;
     this.#nodes.set(directory, { type: "directory", entries });
+    this.#owned.add(directory);
   }
 
   #commit(operation: CommitOperation): void {
