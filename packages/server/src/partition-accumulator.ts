@@ -16,6 +16,8 @@ import { TidemarkError } from "./error.ts";
 /** Batches of one partition that are with the log at a time: as many as a log remembers of a producer. */
 export const BATCHES_IN_FLIGHT_MAX = BATCHES_REMEMBERED;
 
+const SOON = Promise.resolve();
+
 /** Never raised: a new producer id comes with every open. */
 const PRODUCER_EPOCH = 0;
 
@@ -84,6 +86,8 @@ export class PartitionAccumulator {
   #nextSequence = 0;
   /** Behind the last batch that the log acknowledged. */
   #acknowledgedSequence = 0;
+  /** With a little memory, for the next batch: a lone append costs less than making one. */
+  #spareBuilder: BatchBuilder | undefined;
   /** Resolves when the batch before has taken its place in the log's queue. */
   #handedOver: Promise<void> = Promise.resolve();
 
@@ -160,10 +164,12 @@ export class PartitionAccumulator {
 
   #open(records: readonly RecordInput[], part: Part, expectedBytes?: number): void {
     const { pool } = this.#options;
-    const builder = new BatchBuilder(expectedBytes === undefined ? { pool } : { pool, expectedBytes });
+    const spare = expectedBytes === undefined ? this.#spareBuilder : undefined;
+    if (spare !== undefined) this.#spareBuilder = undefined;
+    const builder = spare ?? new BatchBuilder(expectedBytes === undefined ? { pool } : { pool, expectedBytes });
     this.#write(records, builder);
     this.#batches.push({ builder, parts: [part] });
-    void this.#drainSoon();
+    this.#drainSoon();
   }
 
   #write(records: readonly RecordInput[], builder: BatchBuilder): void {
@@ -174,13 +180,16 @@ export class PartitionAccumulator {
   }
 
   /** Callers of the same turn share the batch. */
-  async #drainSoon(): Promise<void> {
+  #drainSoon(): void {
     if (this.#isDrainScheduled) return;
     this.#isDrainScheduled = true;
-    await Promise.resolve();
+    void SOON.then(this.#drainScheduled);
+  }
+
+  readonly #drainScheduled = (): void => {
     this.#isDrainScheduled = false;
     this.#drain();
-  }
+  };
 
   #drain(): void {
     while (this.#failure === undefined && this.#inFlightCount < BATCHES_IN_FLIGHT_MAX) {
@@ -201,7 +210,7 @@ export class PartitionAccumulator {
     this.#inFlightCount += 1;
     let result: AppendResult;
     try {
-      result = await this.#append(batch, baseSequence);
+      result = refuseDuplicate(await this.#append(batch, baseSequence), this.#options);
     } catch (error) {
       this.#failure ??= { error };
       const told = isSequenceGap(error) ? this.#failure.error : error;
@@ -228,14 +237,20 @@ export class PartitionAccumulator {
   }
 
   /** Without compression the batch takes its place in the log's queue before this returns to its caller. */
-  async #append(batch: ProducerBatch, baseSequence: number): Promise<AppendResult> {
+  #append({ builder }: ProducerBatch, baseSequence: number): Promise<AppendResult> {
     const { log, producerId, compression } = this.#options;
-    const encoded = batch.builder.finish({ producerId, producerEpoch: PRODUCER_EPOCH, baseSequence });
-    if (compression === "none") {
-      const appended = log.append(encoded, { origin: "local" });
-      batch.builder.release(); // The log has copied it.
-      return refuseDuplicate(await appended, this.#options);
-    }
+    const encoded = builder.finish({ producerId, producerEpoch: PRODUCER_EPOCH, baseSequence });
+    if (compression !== "none") return this.#appendCompressed(builder, encoded, compression);
+    const appended = log.append(encoded, { origin: "local" });
+    this.#release(builder); // The log has copied it.
+    return appended;
+  }
+
+  #release(builder: BatchBuilder): void {
+    if (builder.release()) this.#spareBuilder = builder;
+  }
+
+  async #appendCompressed(builder: BatchBuilder, encoded: Uint8Array, codec: CodecName): Promise<AppendResult> {
     const previousHandedOver = this.#handedOver;
     let handedOver: () => void = () => undefined;
     this.#handedOver = new Promise((resolve) => {
@@ -243,14 +258,14 @@ export class PartitionAccumulator {
     });
     let appended: Promise<AppendResult>;
     try {
-      const compressed = await this.#compress(encoded, compression);
+      const compressed = await this.#compress(encoded, codec);
       await previousHandedOver;
-      appended = log.append(compressed, { origin: "local" });
-      batch.builder.release();
+      appended = this.#options.log.append(compressed, { origin: "local" });
+      this.#release(builder);
     } finally {
       handedOver();
     }
-    return refuseDuplicate(await appended, this.#options);
+    return appended;
   }
 
   /** The batch compressed, or as it is when that is smaller or the pool fails: compression is a saving, not a promise. */

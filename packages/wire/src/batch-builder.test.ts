@@ -79,6 +79,18 @@ test("memory of a pool is used again after release, whatever it holds, also afte
   expect(pool.keptBytes).toBeGreaterThanOrEqual(100_000);
 });
 
+test("a small builder begins another batch after release; nothing of the one before is in it", () => {
+  const builder = new BatchBuilder({ pool: new BufferPool() });
+  const first = { key: null, value: encodeUtf8("first"), timestamp: 9_000 };
+  const second = { key: null, value: encodeUtf8("2"), timestamp: 5 };
+  builder.append(first, 1000);
+  expect([builder.finish().length, builder.release()]).toEqual([encodeBatch([first]).length, true]);
+  builder.append(second, 1000);
+  expect(builder.finish()).toEqual(encodeBatch([second]));
+  builder.append({ key: null, value: new Uint8Array(20_000), timestamp: 5 }, 100_000);
+  expect(builder.release()).toBe(false);
+});
+
 test("a batch without records cannot be finished", () => {
   expect(() => new BatchBuilder().finish()).toThrow("a batch has at least one record");
 });

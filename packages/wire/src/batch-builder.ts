@@ -9,6 +9,8 @@ import { varintBytes, writeVarint } from "./varint.ts";
 /** Most batches of a lone append fit; each growth makes the memory four times as large. */
 const BYTES_INITIAL = 512;
 const GROWTH = 4;
+/** Memory that a builder keeps for its next batch. */
+const BYTES_KEPT_MAX = 8 * 1024;
 
 /** Where a batch is built. */
 export interface BuilderMemory {
@@ -122,11 +124,19 @@ export class BatchBuilder {
     return this.#bytes.subarray(0, this.#sizeInBytes);
   }
 
-  /** Gives the memory back: nobody may look at what `finish` returned any more. */
-  release(): void {
-    this.#pool?.giveBack(this.#bytes);
-    this.#bytes = NO_BYTES;
+  /**
+   * Gives the memory back: nobody may look at what `finish` returned any more.
+   * @returns whether the builder is empty now, with a little memory of its own, and may begin another batch; else it is over
+   */
+  release(): boolean {
+    const isSmall = this.#bytes.length <= BYTES_KEPT_MAX;
+    if (!isSmall) {
+      this.#pool?.giveBack(this.#bytes);
+      this.#bytes = NO_BYTES;
+    }
     this.#recordsCount = 0;
+    this.#sizeInBytes = RECORD_BATCH_OVERHEAD;
+    return isSmall;
   }
 
   #grow(neededBytes: number, limitBytes: number): void {
