@@ -105,6 +105,8 @@ function openManager(disk: SimulatedDisk, config: LogConfig): Promise<LogManager
     openState: () => Promise.resolve(environment.state),
     directory: DIRECTORY,
     defaults: { ...config, compression: "none" },
+    // The script's batches are older than the simulated clock.
+    producerIdExpirationMs: Number.MAX_SAFE_INTEGER,
   });
 }
 

@@ -33,6 +33,8 @@ function openLog(disk: SimulatedDisk, config: LogConfig, wasCleanShutdown: boole
     partition: 0,
     config,
     wasCleanShutdown,
+    // The script's batches are older than the simulated clock.
+    producerIdExpirationMs: Number.MAX_SAFE_INTEGER,
     logDirectory: new LogDirectory("/log"),
   });
 }

@@ -7,11 +7,17 @@ import {
   compressPayload,
   decodeRecords,
   decompressPayload,
+  deleteHorizonMs,
+  emptyBatch,
   encodeBatch,
+  encodeEndTransactionMarker,
+  endTransactionMarkerOf,
   isControlBatch,
   isLogAppendTime,
   isTransactional,
+  rawRecords,
   readBatchHeader,
+  rebuildBatch,
   recordsSection,
   scanBatch,
   stampBatch,
@@ -267,6 +273,48 @@ describe("G1 damaged bit by bit", () => {
       expect(scanBatch(bytes.subarray(0, length), 0)).toEqual({ type: "incomplete", neededBytes });
     }
   });
+});
+
+test.each([
+  ["G4", "abort"],
+  ["G19", "commit"],
+] as const)("%s is the %s marker that a coordinator of epoch 9 writes, and reads as one", (id, type) => {
+  const { bytes, header } = goldenBatch(id);
+  const marker = encodeEndTransactionMarker({
+    type,
+    coordinatorEpoch: 9,
+    producerId: header.producerId,
+    producerEpoch: header.producerEpoch,
+    timestamp: header.maxTimestamp,
+  });
+  stampBatch(marker, 0, header.baseOffset, header.partitionLeaderEpoch);
+  expect(marker).toEqual(bytes);
+  expect(endTransactionMarkerOf(bytes, headerOf(bytes))).toEqual({ type, coordinatorEpoch: 9 });
+});
+
+test("nothing else that is golden reads as a transaction's marker but the cleaned one", () => {
+  const markers = GOLDEN_BATCHES.filter(({ bytes }) => endTransactionMarkerOf(bytes, headerOf(bytes)) !== undefined);
+  expect(markers.map(({ id }) => id)).toEqual(["G4", "G19", "G20"]);
+});
+
+test.each([
+  ["G5", "G5", [501, 503]],
+  ["G5a", "G5a", [501, 503]],
+  ["G26", "G12", [12]],
+  ["G20", "G19", [205]],
+] as const)("%s is what compaction makes of %s by keeping its records %j", (cleanedId, id, offsets) => {
+  const { bytes } = goldenBatch(id);
+  const header = headerOf(bytes);
+  const records = rawRecords(header, recordsSection(bytes, header)).filter(({ offset }) =>
+    offsets.some((kept) => kept === offset),
+  );
+  const cleaned = goldenBatch(cleanedId).bytes;
+  expect(rebuildBatch(header, records, deleteHorizonMs(headerOf(cleaned)))).toEqual(cleaned);
+});
+
+test.each(["G6", "G21"])("%s is the header that compaction leaves of a batch", (id) => {
+  const { bytes } = goldenBatch(id);
+  expect(emptyBatch(headerOf(bytes))).toEqual(bytes);
 });
 
 test("all of them one after another scan as a stream, each at its place", () => {

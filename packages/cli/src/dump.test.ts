@@ -91,6 +91,28 @@ describe("dump", () => {
     expect(controlRecordText(null, null)).toBeUndefined();
   });
 
+  test("a snapshot of producers and a transaction index: one line an entry, none of what is damaged", async () => {
+    const snapshot = Buffer.from(
+      "000192e5d56d000000010000000000000fa000010000000100000000000000c9000000010000018bcfe56800ffffffff00000000000000c8",
+      "hex",
+    );
+    expect(await dump("00000000000000000202.snapshot", snapshot)).toEqual({
+      exitCode: 0,
+      lines: [
+        "producerId: 4000 producerEpoch: 1 coordinatorEpoch: -1 currentTxnFirstOffset: 200 " +
+          "lastTimestamp: 1700000000000 lastSequence: 1 lastOffset: 201 offsetDelta: 1",
+      ],
+    });
+    const cut = await dump("00000000000000000202.snapshot", snapshot.subarray(1));
+    expect([cut.exitCode, cut.lines.length]).toEqual([1, 1]);
+    const index = Buffer.from("00000000000000000fa000000000000000c800000000000000cd00000000000000ce", "hex");
+    expect(await dump("00000000000000000150.txnindex", index)).toEqual({
+      exitCode: 0,
+      lines: ["version: 0 producerId: 4000 firstOffset: 200 lastOffset: 205 lastStableOffset: 206"],
+    });
+    expect((await dump("00000000000000000150.txnindex", index.subarray(1))).exitCode).toBe(1);
+  });
+
   test("its records: text with escapes, other bytes in hexadecimal, null without a payload", async () => {
     const { lines } = await dump("00000000000000000042.log", batch, true);
     expect(lines.slice(2)).toEqual([

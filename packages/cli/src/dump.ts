@@ -6,6 +6,7 @@ import { decodeCheckpointLines, decodeLeaderEpochCheckpoint, LEADER_EPOCH_CHECKP
 import { dumpSegment } from "./dump-segment.ts";
 import { dumpOffsetIndex, dumpTimeIndex } from "./dump-index.ts";
 import type { Dump, DumpOptions, Print } from "./dump-kind.ts";
+import { dumpProducerSnapshot, dumpTransactionIndex } from "./dump-producers.ts";
 import { CommandError, EXIT_FOUND_PROBLEMS, EXIT_OK } from "./errors.ts";
 import { escapeControls } from "./format.ts";
 import { Output } from "./output.ts";
@@ -45,11 +46,13 @@ function dumpFor(path: string): Dump {
   if (name.endsWith(".log")) return dumpSegment;
   if (name.endsWith(".index")) return dumpOffsetIndex;
   if (name.endsWith(".timeindex")) return dumpTimeIndex;
+  if (name.endsWith(".snapshot")) return dumpProducerSnapshot;
+  if (name.endsWith(".txnindex")) return dumpTransactionIndex;
   if (name === LEADER_EPOCH_CHECKPOINT) return dumpEpochs;
   if (name.endsWith("-offset-checkpoint")) return dumpOffsetCheckpoint;
   if (PLAIN_TEXT_NAMES.has(name)) return dumpText;
   throw new CommandError(
-    `${path}: not a file that dump knows (.log, .index, .timeindex, leader-epoch-checkpoint, *-offset-checkpoint, partition.metadata, meta.properties, .kafka_cleanshutdown)`,
+    `${path}: not a file that dump knows (.log, .index, .timeindex, .txnindex, .snapshot, leader-epoch-checkpoint, *-offset-checkpoint, partition.metadata, meta.properties, .kafka_cleanshutdown)`,
   );
 }
 

@@ -18,10 +18,10 @@ import type { LogConfig } from "./config.ts";
 import { LogError } from "./error.ts";
 
 /**
- * Who made a batch: our own encoder, a client (whose records are walked too), or the partition's leader.
- * Header and CRC are checked in any case.
+ * Who made a batch: our own encoder, a client (whose records are walked too), or a transaction coordinator (whose batches carry
+ * no sequence, and whose control batches end transactions). Header and CRC are checked in any case.
  */
-export type BatchOrigin = "local" | "client" | "replication";
+export type BatchOrigin = "local" | "client" | "coordinator";
 
 /** A client's compressed batch may grow to this many times `max.message.bytes` when it is looked into. */
 export const DECOMPRESSED_BYTES_FACTOR = 64;
@@ -59,7 +59,12 @@ export function checkLeaderBatch(
   const magic = batch[16];
   if (magic === 0 || magic === 1) throw oldFormat(magic, 0);
   const scan = scanBatch(batch, 0);
-  if (scan.type === "corrupt") throw corrupt(scan.positionBytes, scan.reason);
+  if (scan.type === "corrupt") {
+    // A batch that came as it was made, and was made wrong: its CRC tells it from a damaged one.
+    const isWhole = scan.header !== undefined && scan.header.sizeInBytes === batch.length;
+    if (isWhole && checkCrc(batch, scan.header)) throw new LogError({ code: "INVALID_RECORD", reason: scan.reason });
+    throw corrupt(scan.positionBytes, scan.reason);
+  }
   if (scan.type === "incomplete") throw corrupt(0, "incomplete");
   const { header } = scan;
   if (header.sizeInBytes !== batch.length)

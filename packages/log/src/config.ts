@@ -37,7 +37,32 @@ export interface LogConfig extends RetentionLimits {
   readonly ignoresFutureTimestamps: boolean;
   /** How long the files of a deleted segment stay, for those who read them. Kafka: file.delete.delay.ms. */
   readonly fileDeleteDelayMs: number;
+  /** Keeps of each key the last value. Kafka: cleanup.policy with `compact`. Default: nothing is compacted. */
+  readonly compaction?: CompactionConfig;
 }
+
+/** When a log is compacted, and what of it stays. */
+export interface CompactionConfig {
+  /** How long a tombstone, or the marker of an emptied transaction, stays after the first pass that met it. Kafka: delete.retention.ms. */
+  readonly deleteRetentionMs: number;
+  /** A pass begins when so large a part of the bytes is not clean. Kafka: min.cleanable.dirty.ratio. */
+  readonly minCleanableDirtyRatio: number;
+  /** Younger records are left alone. Kafka: min.compaction.lag.ms. */
+  readonly minCompactionLagMs: number;
+  /** Older records are compacted, whatever the ratio. Kafka: max.compaction.lag.ms. */
+  readonly maxCompactionLagMs: number;
+}
+
+/** Kafka's. */
+export const DEFAULT_COMPACTION: CompactionConfig = {
+  deleteRetentionMs: 24 * 60 * 60 * 1000,
+  minCleanableDirtyRatio: 0.5,
+  minCompactionLagMs: 0,
+  maxCompactionLagMs: Number.MAX_SAFE_INTEGER,
+};
+
+/** Memory of the map of keys of one pass: 5 million keys. Kafka: log.cleaner.dedupe.buffer.size. */
+export const COMPACTION_MAP_BYTES = 128 * 1024 ** 2;
 
 /** Kafka's defaults, but durable: one node has no replica that could help it. */
 export const DEFAULT_LOG_CONFIG: LogConfig = {
@@ -84,6 +109,9 @@ export const RETENTION_CHECK_INTERVAL_MS = 5 * 60 * 1000;
 
 /** Before the first one: a node that starts has other things to do. Kafka: log.initial.task.delay.ms. */
 export const RETENTION_INITIAL_DELAY_MS = 30 * 1000;
+/** Kafka: producer.id.expiration.ms and producer.id.expiration.check.interval.ms. */
+export const PRODUCER_ID_EXPIRATION_MS_DEFAULT = 24 * 60 * 60 * 1000;
+export const PRODUCER_ID_EXPIRATION_CHECK_MS = 10 * 60 * 1000;
 
 /** Segment positions are int32 in the offset index. */
 export const SEGMENT_BYTES_MAX = 2 ** 31 - 1;

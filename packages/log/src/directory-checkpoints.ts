@@ -23,7 +23,12 @@ const STATE_NAME: Readonly<Record<CheckpointFile, StateOffsetName>> = {
 };
 
 /** Everything that `State` knows of a partition by its name. Keys of `segment-gap/` go on behind the name. */
-const PARTITION_KEY_PREFIXES = [...Object.values(STATE_NAME).map(stateOffsetPrefix), "segment-gap/", "leader-epoch/"];
+const PARTITION_KEY_PREFIXES = [
+  ...Object.values(STATE_NAME).map(stateOffsetPrefix),
+  "segment-gap/",
+  "segment-swap/",
+  "leader-epoch/",
+];
 
 /** Prints of the text files as we last wrote or took them over; two for a file whose replacement may or may not have happened. */
 const PRINTS_KEY = "log-directory/checkpoint-prints";
@@ -143,7 +148,8 @@ export class DirectoryCheckpoints {
 
 /** Puts that replace all offsets in `State` by those in the files. */
 function takeOver(state: State, contents: ReadonlyMap<CheckpointFile, OffsetCheckpointContent>): StatePut[] {
-  const puts: StatePut[] = state.keys("segment-gap/").map((key) => ({ key, value: undefined }));
+  const notes = [...state.keys("segment-gap/"), ...state.keys("segment-swap/")];
+  const puts: StatePut[] = notes.map((key) => ({ key, value: undefined }));
   for (const [name, { entries }] of contents) {
     const stateName = STATE_NAME[name];
     for (const key of state.keys(stateOffsetPrefix(stateName))) puts.push({ key, value: undefined });

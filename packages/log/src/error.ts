@@ -7,6 +7,7 @@ export type StorageFailure = "DAMAGED" | "EMFILE" | "ENOENT" | "ENOSPC" | "IO_ER
 /** What the log says of an input or of its disk. Codes are Kafka's error names where Kafka has one. */
 export type LogErrorType =
   | LogDirectoryErrorType
+  | { readonly code: "COMPACTION_ABORTED"; readonly directory: string }
   | {
       readonly code: "CORRUPT_MESSAGE";
       readonly path: string | undefined;
@@ -24,6 +25,12 @@ export type LogErrorType =
     }
   | { readonly code: "INVALID_RECORD"; readonly reason: string }
   | { readonly code: "INVALID_TIMESTAMP"; readonly reason: string }
+  | {
+      readonly code: "INVALID_TXN_STATE";
+      readonly producerId: number;
+      readonly producerEpoch: number;
+      readonly reason: string;
+    }
   | {
       readonly code: "KAFKA_STORAGE_ERROR";
       readonly failure: StorageFailure;
@@ -48,6 +55,12 @@ export type LogErrorType =
     }
   | { readonly code: "QUEUE_FULL"; readonly queuedBytes: number; readonly limitBytes: number }
   | { readonly code: "RECORD_LIST_TOO_LARGE"; readonly sizeBytes: number; readonly limitBytes: number }
+  | {
+      readonly code: "TRANSACTION_COORDINATOR_FENCED";
+      readonly producerId: number;
+      readonly coordinatorEpoch: number;
+      readonly currentEpoch: number;
+    }
   | { readonly code: "UNEXPECTED_APPEND_OFFSET"; readonly baseOffset: number; readonly logEndOffset: Offset }
   | { readonly code: "UNSUPPORTED_COMPRESSION_TYPE"; readonly codecId: number }
   /** A message of before Kafka 0.11, in an append or, with its place, in a segment. Nothing was changed. */
@@ -79,7 +92,8 @@ export class LogError extends Error {
   /** Whether the same call may succeed later without anybody's repair. */
   get retriable(): boolean {
     const { type } = this;
-    if (type.code === "QUEUE_FULL" || type.code === "WORKER_FAILED") return true;
+    const mayPass = ["COMPACTION_ABORTED", "QUEUE_FULL", "WORKER_FAILED"];
+    if (mayPass.includes(type.code)) return true;
     return type.code === "KAFKA_STORAGE_ERROR" && (type.failure === "ENOSPC" || type.failure === "EMFILE");
   }
 }

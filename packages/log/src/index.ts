@@ -10,7 +10,14 @@ export type { FlushMode, LogConfig } from "./config.ts";
 export type { EndOffsetWait } from "./end-offset-waiters.ts";
 export { LogError } from "./error.ts";
 export type { LogErrorCode, LogErrorType, StorageFailure } from "./error.ts";
-export { LOG_SUFFIX, OFFSET_INDEX_SUFFIX, parseSegmentFileName, segmentFileName } from "./file-names.ts";
+export {
+  LOG_SUFFIX,
+  OFFSET_INDEX_SUFFIX,
+  parseSegmentFileName,
+  PRODUCER_SNAPSHOT_SUFFIX,
+  segmentFileName,
+  TRANSACTION_INDEX_SUFFIX,
+} from "./file-names.ts";
 export { LogDirectory } from "./log-directory.ts";
 export type { ReadOptions, ReadResult } from "./log-read.ts";
 export type { ListedOffset, OffsetSpec } from "./offset-lookup.ts";
@@ -20,6 +27,7 @@ export { PartitionLog } from "./partition-log.ts";
 export type { PartitionLogOptions, RetentionReport, SegmentDescription } from "./partition-log.ts";
 export type { AppendResult } from "./partition-queue.ts";
 export type { RetentionReason } from "./retention.ts";
+export { decodeProducerSnapshot } from "./producer-snapshot.ts";
 export { BATCHES_REMEMBERED } from "./producer-state.ts";
 export type { DamagedRange, RecoveryReport } from "./recovery-report.ts";
 export { CLEAN_SHUTDOWN_FILE, readCleanShutdownMarker } from "./clean-shutdown.ts";
@@ -63,6 +71,7 @@ export type {
   VerifyReport,
   VerifySeverity,
 } from "./verify-report.ts";
+export { TransactionIndex } from "./transaction-index.ts";
 export { verifyDirectory } from "./verify.ts";
 export type { VerifyOptions } from "./verify.ts";
 export { randomUuid } from "./uuid.ts";

@@ -3,7 +3,7 @@ import type { Clock, FileSystem, Offset, Random, State } from "@tidemark/base";
 import { CheckpointError, LeaderEpochFileCache } from "@tidemark/epoch-cache";
 import type { EpochEntry } from "@tidemark/epoch-cache";
 import type { LogConfig } from "./config.ts";
-import { LogError } from "./error.ts";
+import { finishSwaps } from "./finish-swaps.ts";
 import {
   LEFTOVER_SUFFIXES,
   LOG_SUFFIX,
@@ -14,6 +14,9 @@ import {
 import { LogState } from "./log-state.ts";
 import { surveyLog } from "./log-survey.ts";
 import type { LogSurvey, SeenEpoch } from "./log-survey.ts";
+import { ProducerReplay } from "./producer-replay.ts";
+import { ProducerSnapshots } from "./producer-snapshots.ts";
+import type { LoadedSnapshot, SnapshotFinding } from "./producer-snapshots.ts";
 import type { ProducerState } from "./producer-state.ts";
 import type { DamagedRange, RecoveryReport } from "./recovery-report.ts";
 import { LogSegment, removeIfPresent } from "./segment.ts";
@@ -34,6 +37,8 @@ export interface LoadOptions {
   readonly wasCleanShutdown: boolean;
   /** False when another program wrote here: its segments may leave offsets out where we noted nothing. Default true. */
   readonly areGapsRecorded?: boolean;
+  /** A producer of whom nothing was heard for so long is forgotten. Kafka: producer.id.expiration.ms. */
+  readonly producerIdExpirationMs: number;
 }
 
 export interface LoadedLog {
@@ -41,6 +46,7 @@ export interface LoadedLog {
   readonly segmentSettings: SegmentSettings;
   readonly epochs: LeaderEpochFileCache;
   readonly producers: ProducerState;
+  readonly snapshots: ProducerSnapshots;
   readonly state: LogState;
   readonly logStartOffset: Offset;
   readonly logEndOffset: Offset;
@@ -64,16 +70,20 @@ export async function loadLog(options: LoadOptions): Promise<LoadedLog> {
   const state = new LogState(options.state, options.topic, options.partition);
   const knownRecoveryPoint = state.recoveryPoint;
   const knownStart = state.logStartOffset ?? toOffset(0);
+  const segmentSettings = settingsOf(options);
+  const swapsFinished = await finishSwaps(segmentSettings, state);
   const { names, leftoversRemoved } = await removeLeftovers(files, directory, knownStart);
   const baseOffsets = segmentBaseOffsets(names);
 
-  const segmentSettings = settingsOf(options);
+  const snapshots = new ProducerSnapshots(files, directory, names);
+
   let segments = baseOffsets.map((baseOffset) => new LogSegment(segmentSettings, baseOffset));
   const fileBytes: number[] = [];
   // One after another: there may be more segments than a process may open files.
   for (const segment of segments) fileBytes.push(await segment.use((file) => file.size()));
 
-  const surveyed = await survey(options, { segments, fileBytes, state, knownRecoveryPoint });
+  const found = { segments, fileBytes, state, knownRecoveryPoint };
+  const { surveyed, snapshotsDamaged } = await surveyFromSnapshot(options, found, snapshots);
   const recoveryPointBefore = knownRecoveryPoint ?? toOffset(0);
   // From here on what is not noted is a loss.
   for (const { baseOffset, endOffset } of surveyed.gapsBelieved) await state.saveGapBefore(baseOffset, endOffset);
@@ -105,6 +115,9 @@ export async function loadLog(options: LoadOptions): Promise<LoadedLog> {
   const logStartOffset = toOffset(Math.min(Math.max(knownStart, segments[0]?.baseOffset ?? 0), logEndOffset));
 
   const isAllDurable = surveyed.isTrusted || config.flush === "always";
+  let areNamesChanged = snapshotsDamaged.length > 0;
+  if (await bringSnapshotsInLine(snapshots, surveyed, { segments, logStartOffset, logEndOffset, isAllDurable }))
+    areNamesChanged = true;
   const segmentsCopied = isAllDurable && !surveyed.isTrusted ? await copyUnsynced(segments, recoveryPointBefore) : 0;
   if (!surveyed.isTrusted) {
     // What the process before wrote, cut or removed may be known to the page cache only. In `none` mode contents stay so until a
@@ -116,9 +129,9 @@ export async function loadLog(options: LoadOptions): Promise<LoadedLog> {
     }
   }
   // An index that was rebuilt is put right at once: what a crash left of the file is nobody's to read.
-  let isIndexNew = false;
-  for (const segment of segments) isIndexNew = (await segment.persistIndexes()) || isIndexNew;
-  if (!surveyed.isTrusted || isIndexNew) await files.syncDirectory(directory);
+  for (const segment of segments) areNamesChanged = (await segment.persistIndexes()) || areNamesChanged;
+  // A snapshot that went may not come back: the log could grow past its offset with other batches.
+  if (!surveyed.isTrusted || areNamesChanged) await files.syncDirectory(directory);
 
   const opened = await openEpochs(files, directory, {
     survey: surveyed,
@@ -140,6 +153,7 @@ export async function loadLog(options: LoadOptions): Promise<LoadedLog> {
     segmentSettings,
     epochs: opened.epochs,
     producers: surveyed.producers,
+    snapshots,
     state,
     logStartOffset,
     logEndOffset,
@@ -155,10 +169,13 @@ export async function loadLog(options: LoadOptions): Promise<LoadedLog> {
       cut: cutReport,
       damaged,
       indexesRebuilt: surveyed.indexesRebuilt,
+      transactionIndexProblems: surveyed.transactionIndexProblems,
+      snapshotsDamaged,
       epochsRebuilt: opened.rebuilt,
       epochFileProblem: opened.problem,
       segmentsCopied,
       leftoversRemoved,
+      swapsFinished,
       logEndOffset,
     },
   };
@@ -177,6 +194,49 @@ interface TrustedSurvey extends LogSurvey {
   readonly isTrusted: boolean;
 }
 
+/**
+ * The survey, from the newest snapshot of producers that it can begin with. Where the log turns out to end below that one, it is looked at again
+ * from an older one: a crash of the machine may keep a snapshot and lose batches that it knows of.
+ */
+async function surveyFromSnapshot(
+  options: LoadOptions,
+  found: Parameters<typeof survey>[1],
+  snapshots: ProducerSnapshots,
+): Promise<{ surveyed: TrustedSurvey; snapshotsDamaged: readonly SnapshotFinding[] }> {
+  const snapshotsDamaged: SnapshotFinding[] = [];
+  let limit = toOffset(Number.MAX_SAFE_INTEGER);
+  for (;;) {
+    const snapshot = await snapshots.load(limit, snapshotsDamaged);
+    const surveyed = await survey(options, found, snapshot);
+    if ((snapshot?.offset ?? 0) <= surveyed.logEndOffset) return { surveyed, snapshotsDamaged };
+    limit = surveyed.logEndOffset;
+    for (const segment of found.segments) segment.reset();
+  }
+}
+
+/**
+ * Removes the snapshots that Kafka removes: above the log's end, at or below its start, and those of no segment, but for the newest. One of the
+ * end is written if there is none.
+ * @returns whether the caller has to sync the directory
+ */
+async function bringSnapshotsInLine(
+  snapshots: ProducerSnapshots,
+  surveyed: LogSurvey,
+  log: { segments: readonly LogSegment[]; logStartOffset: Offset; logEndOffset: Offset; isAllDurable: boolean },
+): Promise<boolean> {
+  const { logStartOffset, logEndOffset } = log;
+  const bases = new Set(log.segments.map(({ baseOffset }) => baseOffset));
+  const newest = snapshots.offsets.findLast((offset) => offset <= logEndOffset);
+  const isNewestOfEnd = newest !== undefined && newest >= (log.segments.at(-1)?.baseOffset ?? 0);
+  const isAnyRemoved = await snapshots.removeUnless(
+    (offset) =>
+      offset > logStartOffset && offset <= logEndOffset && (bases.has(offset) || (isNewestOfEnd && offset === newest)),
+  );
+  if (logEndOffset <= (snapshots.offsets.at(-1) ?? logStartOffset)) return isAnyRemoved;
+  await snapshots.write(logEndOffset, surveyed.producers, log.isAllDurable);
+  return true;
+}
+
 /** Believes a clean stop only if the log ends just where the stop said; otherwise looks at it as after a crash. */
 async function survey(
   options: LoadOptions,
@@ -186,8 +246,10 @@ async function survey(
     state: LogState;
     knownRecoveryPoint: Offset | undefined;
   },
+  snapshot: LoadedSnapshot | undefined,
 ): Promise<TrustedSurvey> {
   const { knownRecoveryPoint } = found;
+  const expiry = { nowMs: options.clock.wallMs(), expirationMs: options.producerIdExpirationMs };
   const common = {
     segments: found.segments,
     fileBytes: found.fileBytes,
@@ -198,13 +260,15 @@ async function survey(
     indexIntervalBytes: options.config.indexIntervalBytes,
   };
   if (options.wasCleanShutdown && knownRecoveryPoint !== undefined) {
-    const trusted = await surveyLog({ ...common, isTrusted: true });
+    const producers = new ProducerReplay(snapshot, expiry);
+    const trusted = await surveyLog({ ...common, producers, isTrusted: true });
     const isAsLeft =
       trusted.cut === undefined && trusted.damaged.length === 0 && trusted.logEndOffset === knownRecoveryPoint;
     if (isAsLeft) return { ...trusted, isTrusted: true };
     for (const segment of found.segments) segment.reset();
   }
-  return { ...(await surveyLog({ ...common, isTrusted: false })), isTrusted: false };
+  const producers = new ProducerReplay(snapshot, expiry);
+  return { ...(await surveyLog({ ...common, producers, isTrusted: false })), isTrusted: false };
 }
 
 function segmentBaseOffsets(names: readonly string[]): Offset[] {
@@ -221,15 +285,6 @@ async function removeLeftovers(
   logStartOffset: Offset,
 ): Promise<{ names: readonly string[]; leftoversRemoved: string[] }> {
   const names = [...(await files.list(directory))].sort();
-  const swap = names.find((name) => name.endsWith(".swap"));
-  if (swap !== undefined) {
-    throw new LogError({
-      code: "KAFKA_STORAGE_ERROR",
-      failure: "DAMAGED",
-      path: joinPath(directory, swap),
-      operation: "open: a compaction was not finished, let Kafka finish it",
-    });
-  }
   const baseOffsets = segmentBaseOffsets(names);
   const kept = baseOffsets.filter((_base, at) => (baseOffsets[at + 1] ?? Number.POSITIVE_INFINITY) > logStartOffset);
   const bases = new Set(kept.map((baseOffset) => segmentFileName(baseOffset, "")));

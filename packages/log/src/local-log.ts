@@ -1,24 +1,30 @@
 import { fail, InvariantError, toOffset } from "@tidemark/base";
 import type { FileSystem, Offset } from "@tidemark/base";
-import type { BatchHeader } from "@tidemark/wire";
+import { endTransactionMarkerOf } from "@tidemark/wire";
 import { SEALED_FILES_OPEN_MAX, UNFLUSHED_BYTES_MAX } from "./config.ts";
 import type { LogConfig } from "./config.ts";
 import { DelayedRemovals } from "./delayed-removals.ts";
+import { SWAP_SUFFIX } from "./file-names.ts";
 import type { LoadedLog } from "./load-log.ts";
 import { storageError } from "./log-directory.ts";
 import { floorSegment, readLog } from "./log-read.ts";
 import type { LogView, ReadOptions, ReadResult } from "./log-read.ts";
 import type { LogState } from "./log-state.ts";
-import { ProducerState } from "./producer-state.ts";
+import type { ProducerSnapshots } from "./producer-snapshots.ts";
+import { ProducerReplay } from "./producer-replay.ts";
+import type { ProducerState } from "./producer-state.ts";
 import type { DamagedRange } from "./recovery-report.ts";
 import { LogSegment } from "./segment.ts";
 import type { SegmentSettings } from "./segment.ts";
 import type { IndexedBatch } from "./segment-indexes.ts";
 import { walkSegment } from "./segment-walk.ts";
+import type { AbortedTransaction } from "./transaction-index.ts";
 
 /** A batch that was written: what indexes and log end need of it. */
 export interface WrittenBatch extends IndexedBatch {
   readonly lastOffset: Offset;
+  /** The transaction that it ends, if it is an abort marker. */
+  readonly aborted?: AbortedTransaction | undefined;
 }
 
 interface LocalLogOptions {
@@ -42,6 +48,7 @@ export class LocalLog {
   readonly #segmentSettings: SegmentSettings;
   readonly #state: LogState;
   readonly #damaged: readonly DamagedRange[];
+  readonly #snapshots: ProducerSnapshots;
   /** Told of a failed background flush. */
   readonly #onFailure: (error: unknown) => void;
   /** Told that the flushed end moved. */
@@ -75,6 +82,7 @@ export class LocalLog {
     this.#config = options.config;
     this.#state = loaded.state;
     this.#damaged = loaded.damaged;
+    this.#snapshots = loaded.snapshots;
     this.#segments = loaded.segments;
     this.#isDirectoryDirty = loaded.segments.some((segment) => segment.isDirty);
     this.#logStartOffset = loaded.logStartOffset;
@@ -84,6 +92,10 @@ export class LocalLog {
     this.#recoveryPoint = loaded.recoveryPoint;
     this.#onFailure = events.onFailure;
     this.#onFlushed = events.onFlushed;
+  }
+
+  get segmentSettings(): SegmentSettings {
+    return this.#segmentSettings;
   }
 
   get segments(): readonly LogSegment[] {
@@ -152,6 +164,7 @@ export class LocalLog {
   noteBatches(batches: readonly WrittenBatch[]): void {
     for (const batch of batches) {
       this.active.noteBatch(batch, this.#config.indexIntervalBytes);
+      if (batch.aborted !== undefined) this.active.transactionIndex.append(batch.aborted);
       this.#bytesAboveRecoveryPoint += batch.sizeInBytes;
       this.#logEndOffset = toOffset(batch.lastOffset + 1);
     }
@@ -176,23 +189,32 @@ export class LocalLog {
    * Seals the active segment and begins one at `firstOffset`, the offset of the batch that comes next.
    *
    * In `always` mode everything so far is durable then; otherwise a flush begins in the background.
+   * @param producers what is known of them at the log end; a snapshot of it is written
    * @throws FileError; then the active segment stays what it was
    */
-  async roll(firstOffset: Offset): Promise<void> {
+  async roll(firstOffset: Offset, producers: ProducerState): Promise<void> {
     const sealed = this.active;
     const isAlways = this.#config.flush === "always";
     sealed.indexes.noteEnd();
     if (isAlways) {
       await this.#syncActive();
       await sealed.persistIndexes();
+      if (sealed.transactionIndex.count > 0) await this.#files.syncDirectory(this.#directory);
       this.#flushedEndOffset = this.#logEndOffset;
       await this.#raiseRecoveryPoint(this.#logEndOffset);
     }
     if (firstOffset > this.#lastBatchEndOffset) {
       await this.#state.saveGapBefore(firstOffset, this.#lastBatchEndOffset);
     }
-    const segment = await LogSegment.create(this.#segmentSettings, firstOffset);
-    this.#isDirectoryDirty = true;
+    await this.#writeSnapshot(firstOffset, producers, isAlways);
+    let segment: LogSegment;
+    try {
+      segment = await LogSegment.create(this.#segmentSettings, firstOffset);
+    } catch (error) {
+      // Offsets below it may be given to batches yet: it does not know them.
+      if (firstOffset > this.#logEndOffset) await this.#snapshots.removeUnless((offset) => offset < firstOffset);
+      throw error;
+    }
     this.#segments = [...this.#segments, segment];
     await this.#noteRead(sealed);
     if (!isAlways) this.startBackgroundFlush();
@@ -213,6 +235,8 @@ export class LocalLog {
    * Cuts the log so that it ends at `offset`, which lies in it: batches that reach it go whole. The cut is durable when this
    * resolves, and so is the lowered recovery point, which goes first: lowered after the cut, a crash in between would look like
    * lost bytes.
+   *
+   * Snapshots above the cut go durably before the cut: one that came back later would speak of batches that are not there.
    * @returns the producers of what is left
    * @throws FileError, LogError; then the log is not usable until it is opened again
    */
@@ -221,7 +245,7 @@ export class LocalLog {
     const kept = this.#segments.slice(0, keptCount);
     const last = kept.at(-1) ?? fail("a segment holds the offset", { offset });
     const positionBytes = (await last.positionOf(offset, [])) ?? last.sizeBytes;
-    const rest = await this.#batchesBefore(kept, positionBytes);
+    const rest = await this.#batchesBefore(kept, positionBytes, offset);
     const recoveryPoint = toOffset(Math.min(this.#recoveryPoint, rest.endOffset));
     const logStartOffset = toOffset(Math.min(this.#logStartOffset, offset));
     await this.#state.noteTruncation(recoveryPoint, last.baseOffset);
@@ -229,6 +253,8 @@ export class LocalLog {
     this.#recoveryPoint = recoveryPoint;
     this.#logStartOffset = logStartOffset;
 
+    if (await this.#snapshots.removeUnless((snapshot) => snapshot <= offset))
+      await this.#files.syncDirectory(this.#directory);
     const removed = this.#segments.slice(keptCount).reverse();
     this.#segments = kept;
     for (const segment of removed) await this.#removeSegment(segment);
@@ -237,6 +263,9 @@ export class LocalLog {
     this.#logEndOffset = offset;
     this.#lastBatchEndOffset = rest.endOffset;
     this.#flushedEndOffset = toOffset(Math.min(this.#flushedEndOffset, offset));
+    if (offset > logStartOffset) {
+      await this.#writeSnapshot(offset, rest.producers, this.#config.flush === "always");
+    }
     return rest.producers;
   }
 
@@ -249,6 +278,7 @@ export class LocalLog {
     // Whatever a crash leaves of the old segments is a whole log again, from its old start.
     await this.#state.noteTruncation(toOffset(0), -1);
     this.#recoveryPoint = toOffset(0);
+    await this.#snapshots.removeUnless(() => false);
     const removed = [...this.#segments].reverse();
     for (const segment of removed) await this.#removeSegment(segment);
     await this.#files.syncDirectory(this.#directory);
@@ -290,16 +320,69 @@ export class LocalLog {
     for (const segment of doomed) {
       this.#recentlyRead.delete(segment);
       await segment.renameForRemoval();
+      this.#snapshots.forget(segment.baseOffset);
       this.#removals.add(segment, this.#config.fileDeleteDelayMs);
     }
     await this.#files.syncDirectory(this.#directory);
   }
 
-  /** Flushes all, the active segment's index and both offsets too: a clean open needs no scan then. @throws FileError */
-  async seal(): Promise<void> {
+  /**
+   * Puts a cleaned segment in the place of its sources, neighbours of which none is active. A crash at any moment leaves either the
+   * sources whole, or the new segment whole under its `.swap` name, with which the next open goes on.
+   * @throws FileError; then the log is not usable until it is opened again
+   */
+  async replaceSegments(sources: readonly LogSegment[], cleaned: LogSegment): Promise<void> {
+    const at = this.#segments.indexOf(sources[0] ?? fail("a swap has sources"));
+    const next = this.#segments[at + sources.length];
+    if (at < 0 || next === undefined || sources.some((source, index) => this.#segments[at + index] !== source))
+      fail("sources of a swap are sealed neighbours", { at, count: sources.length });
+    const { baseOffset } = cleaned;
+    const announced = { baseOffset, endBaseOffset: next.baseOffset, endOffset: await this.#endOf(cleaned) };
+    await this.#state.announceSwap(announced);
+    const swap = await cleaned.renamed(this.#segmentSettings, SWAP_SUFFIX);
+    await this.#files.syncDirectory(this.#directory);
+    for (const source of [...sources].reverse()) {
+      if (source.baseOffset === baseOffset) {
+        this.#recentlyRead.delete(source);
+        await source.makeWay();
+      } else await this.#removeSegment(source);
+    }
+    await this.#files.syncDirectory(this.#directory);
+    await this.#state.noteSwap(announced);
+    const segment = await swap.renamed(this.#segmentSettings, "");
+    await this.#files.syncDirectory(this.#directory);
+    await this.#state.forgetSwap(baseOffset);
+    this.#segments = [...this.#segments.slice(0, at), segment, ...this.#segments.slice(at + sources.length)];
+  }
+
+  /** Where the batches of a segment end; its base offset when there is none. */
+  async #endOf(segment: LogSegment): Promise<Offset> {
+    let endOffset = segment.baseOffset;
+    await segment.use((file) =>
+      walkSegment({
+        io: segment.io,
+        file,
+        fromBytes: segment.index.lastEntry?.positionBytes ?? 0,
+        toBytes: segment.sizeBytes,
+        verifyCrc: false,
+        onBatch: (header) => {
+          endOffset = toOffset(header.lastOffset + 1);
+          return undefined;
+        },
+      }),
+    );
+    return endOffset;
+  }
+
+  /** Flushes all, the active segment's indexes, the producers and both offsets too: a clean open needs no scan then. @throws FileError */
+  async seal(producers: ProducerState): Promise<void> {
     await this.flush();
     this.active.indexes.noteEnd();
     await this.active.persistIndexes();
+    if (this.active.transactionIndex.count > 0) this.#isDirectoryDirty = true;
+    if (this.#logEndOffset > (this.#snapshots.offsets.at(-1) ?? this.#logStartOffset))
+      await this.#writeSnapshot(this.#logEndOffset, producers, true);
+    await this.#syncDirectory();
     await this.#state.saveStart(this.#logStartOffset, this.#recoveryPoint);
   }
 
@@ -308,6 +391,11 @@ export class LocalLog {
     await this.#backgroundFlush;
     await this.#removals.finish();
     for (const segment of this.#segments) await segment.close().catch(() => undefined);
+  }
+
+  async #writeSnapshot(offset: Offset, producers: ProducerState, durably: boolean): Promise<void> {
+    await this.#snapshots.write(offset, producers, durably);
+    this.#isDirectoryDirty = true;
   }
 
   async #syncActive(): Promise<void> {
@@ -341,7 +429,9 @@ export class LocalLog {
     for (const segment of this.#segments) {
       await segment.sync();
       if (segment !== active) await segment.persistIndexes();
+      if (segment !== active && segment.transactionIndex.count > 0) this.#isDirectoryDirty = true;
     }
+    await this.#snapshots.sync();
     await this.#syncDirectory();
     if (endOffset > this.#flushedEndOffset) this.#flushedEndOffset = endOffset;
     await this.#raiseRecoveryPoint(endOffset, flushedBytes);
@@ -378,32 +468,48 @@ export class LocalLog {
   async #removeSegment(segment: LogSegment): Promise<void> {
     this.#recentlyRead.delete(segment);
     await segment.remove();
+    this.#snapshots.forget(segment.baseOffset);
   }
 
-  /** Where the batches of `segments` end if the last segment is cut at `positionBytes`, and what their producers are then. */
+  /**
+   * Where the batches of `segments` end if the last segment is cut at `positionBytes`, and what their producers are then.
+   *
+   * Reads headers from the newest snapshot at or below the cut on, and of one segment more, for the batches that it does not name.
+   */
   async #batchesBefore(
     segments: readonly LogSegment[],
     positionBytes: number,
+    offset: Offset,
   ): Promise<{ endOffset: Offset; producers: ProducerState }> {
-    const producers = new ProducerState();
-    let endOffset = segments[0]?.baseOffset ?? fail("a log has a segment");
-    for (const segment of segments) {
+    const replay = new ProducerReplay(await this.#snapshots.load(offset));
+    const firstBaseOffset = segments[0]?.baseOffset ?? fail("a log has a segment");
+    const walked: { endOffset?: Offset } = {};
+    let from = Math.max(floorSegment(segments, replay.startOffset) - 1, 0);
+    const walk = async (segment: LogSegment, doesReplay: boolean): Promise<void> => {
+      const toBytes = segment === segments.at(-1) ? positionBytes : segment.sizeBytes;
       await segment.use((file) =>
         walkSegment({
           io: segment.io,
           file,
           fromBytes: 0,
-          toBytes: segment === segments.at(-1) ? positionBytes : segment.sizeBytes,
+          toBytes,
           verifyCrc: false,
-          onBatch: (header: BatchHeader) => {
-            producers.remember(header, header.baseOffset);
-            endOffset = toOffset(header.lastOffset + 1);
+          readsControlBatches: true,
+          onBatch: (header, _positionBytes, bytes) => {
+            if (doesReplay) replay.batch(header, endTransactionMarkerOf(bytes, header));
+            walked.endOffset = toOffset(header.lastOffset + 1);
             return undefined;
           },
         }),
       );
       await this.#noteRead(segment);
+    };
+    for (const segment of segments.slice(from)) await walk(segment, true);
+    // Nothing but empty segments, so far.
+    while (walked.endOffset === undefined && from > 0) {
+      from -= 1;
+      await walk(segments[from] ?? fail("the segment is there", { from }), false);
     }
-    return { endOffset, producers };
+    return { endOffset: walked.endOffset ?? firstBaseOffset, producers: replay.finish() };
   }
 }

@@ -47,6 +47,8 @@ export interface LogManagerOptions {
   readonly clusterId?: string | undefined;
   /** For topics whose configuration was lost with `State`, or that another program made. */
   readonly defaults: TopicConfig;
+  /** A producer of whom a log heard nothing for so long is forgotten. Kafka: producer.id.expiration.ms. Default one day. */
+  readonly producerIdExpirationMs?: number | undefined;
   /** `none`: the caller answers for there being one writer. Default `fcntl`. */
   readonly lock?: "fcntl" | "none" | undefined;
   /** Nothing at or above it is deleted. Default: what a consumer may see. */
@@ -96,6 +98,7 @@ export class LogManager {
   readonly report: LogManagerReport;
   readonly #environment: Environment;
   readonly #files: FileSystem;
+  readonly #producerIdExpirationMs: number | undefined;
   readonly #lock: FileLock | undefined;
   readonly #checkpoints: DirectoryCheckpoints;
   readonly #topics: Map<string, TopicDescription>;
@@ -115,6 +118,7 @@ export class LogManager {
     this.report = parts.report;
     this.#environment = parts.environment;
     this.#files = parts.environment.files;
+    this.#producerIdExpirationMs = parts.producerIdExpirationMs;
     this.#lock = parts.lock;
     this.#checkpoints = parts.checkpoints;
     this.#topics = parts.topics;
@@ -184,7 +188,8 @@ export class LogManager {
         if (log === undefined) continue;
         const { directory } = log;
         const isClean = await log.close();
-        const reopened = { topic: name, partition, directory, config };
+        const producerIdExpirationMs = this.#producerIdExpirationMs;
+        const reopened = { topic: name, partition, directory, config, producerIdExpirationMs };
         this.#logs.set(
           partitionDirectoryName(log),
           await openPartition(this.#environment, this.state, this.directory, reopened, isClean),
@@ -348,7 +353,8 @@ export class LogManager {
       await this.#files.makeDirectory(directory);
       await writePartitionMetadata(this.#files, directory, topicId);
       await this.#files.syncDirectory(this.directory.path);
-      return await openPartition(this.#environment, this.state, this.directory, { ...name, directory, config }, true);
+      const opened = { ...name, directory, config, producerIdExpirationMs: this.#producerIdExpirationMs };
+      return await openPartition(this.#environment, this.state, this.directory, opened, true);
     } catch (error) {
       throw storageError(error, directory);
     }
@@ -428,6 +434,7 @@ function logStartsOf(logs: readonly PartitionLog[]): OffsetCheckpointEntry[] {
 }
 
 interface ManagerParts {
+  readonly producerIdExpirationMs: number | undefined;
   readonly environment: Environment;
   readonly lock: FileLock | undefined;
   readonly directory: LogDirectory;
@@ -480,7 +487,7 @@ async function load(options: LogManagerOptions, lock: FileLock | undefined): Pro
         environment,
         state,
         directory,
-        partition,
+        { ...partition, producerIdExpirationMs: options.producerIdExpirationMs },
         wasCleanShutdown && !isStranger,
         isOurs,
       );
@@ -496,6 +503,7 @@ async function load(options: LogManagerOptions, lock: FileLock | undefined): Pro
     };
     return {
       environment,
+      producerIdExpirationMs: options.producerIdExpirationMs,
       lock,
       directory,
       metaProperties,
@@ -522,7 +530,12 @@ function openPartition(
     partition,
     directory,
     config,
-  }: TopicPartition & { readonly directory: string; readonly config: TopicConfig },
+    producerIdExpirationMs,
+  }: TopicPartition & {
+    readonly directory: string;
+    readonly config: TopicConfig;
+    readonly producerIdExpirationMs: number | undefined;
+  },
   wasCleanShutdown: boolean,
   areGapsRecorded = true,
 ): Promise<PartitionLog> {
@@ -539,6 +552,7 @@ function openPartition(
     config,
     wasCleanShutdown,
     areGapsRecorded,
+    producerIdExpirationMs,
     logDirectory,
   });
 }

@@ -4,6 +4,7 @@ import { readBatchHeader, RECORD_BATCH_OVERHEAD } from "@tidemark/wire";
 import { LogError } from "./error.ts";
 import type { DamagedRange } from "./recovery-report.ts";
 import type { LogSegment } from "./segment.ts";
+import type { AbortedTransaction } from "./transaction-index.ts";
 
 export interface ReadOptions {
   /** Where to begin: the slice starts with the batch that holds this offset, or with the next one if none does. */
@@ -14,6 +15,11 @@ export interface ReadOptions {
   readonly limitOffset?: Offset;
   /** Makes the slice hold the first batch whole, however large. Default true. */
   readonly minOneBatch?: boolean;
+  /**
+   * `read_committed` sees nothing at or above the last stable offset, and is told which transactions of what it got were aborted.
+   * Default `read_uncommitted`.
+   */
+  readonly isolation?: "read_uncommitted" | "read_committed";
   /** Where the memory of the slice comes from; the caller may give it back. Default: fresh memory. */
   readonly pool?: BufferPool;
 }
@@ -23,6 +29,11 @@ export interface ReadResult {
   readonly bytes: Uint8Array;
   /** Base offset of the first batch; `fromOffset` when there is none. */
   readonly startOffset: Offset;
+  /**
+   * With `read_committed`: transactions that were aborted and may have records in the slice, by their markers' order. A reader drops a producer's
+   * records from the first offset on, until it meets the producer's abort marker.
+   */
+  readonly abortedTransactions?: readonly AbortedTransaction[];
 }
 
 /** What a read sees: one moment of the log. */
@@ -64,9 +75,31 @@ export async function readLog(view: LogView, options: ReadOptions): Promise<Read
       limitOffset === logEndOffset || (segments[at + 1]?.baseOffset ?? limitOffset + 1) <= limitOffset;
     if (!isLimitBehind) toBytes = (await segment.positionOf(limitOffset, skip)) ?? toBytes;
     for (const range of skip) if (range.fromBytes >= fromBytes) toBytes = Math.min(toBytes, range.fromBytes);
-    return fromBytes < toBytes ? readSlice(segment, { fromBytes, toBytes }, options) : empty;
+    if (fromBytes >= toBytes) return empty;
+    const result = await readSlice(segment, { fromBytes, toBytes }, options);
+    if (options.isolation !== "read_committed") return result;
+    const endBytes = fromBytes + result.bytes.length;
+    return { ...result, abortedTransactions: abortedIn(view, at, { startOffset: result.startOffset, endBytes }) };
   }
   return empty;
+}
+
+/**
+ * The aborted transactions of a slice, and some that lie a little behind it: the index knows its end only about.
+ * Source: apache/kafka storage/.../internals/log/LocalLog.java, addAbortedTransactions
+ */
+function abortedIn(
+  view: LogView,
+  segmentAt: number,
+  slice: { readonly startOffset: Offset; readonly endBytes: number },
+): AbortedTransaction[] {
+  const { segments, logEndOffset } = view;
+  const upperBound =
+    segments[segmentAt]?.index.offsetAtOrAbove(slice.endBytes) ?? segments[segmentAt + 1]?.baseOffset ?? logEndOffset;
+  const found: AbortedTransaction[] = [];
+  for (const { transactionIndex } of segments.slice(segmentAt))
+    if (transactionIndex.collect(slice.startOffset, upperBound, found)) break;
+  return found;
 }
 
 /** The last segment with base offset <= `offset`; 0 when the first one begins above it. */

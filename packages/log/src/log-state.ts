@@ -1,5 +1,15 @@
+import { toOffset } from "@tidemark/base";
 import type { Offset, State, StatePut } from "@tidemark/base";
 import { decodeStateInt64, encodeStateInt64, putStateOffset, readStateOffset } from "./state-values.ts";
+
+/** One segment in the place of several. */
+export interface AnnouncedSwap {
+  readonly baseOffset: Offset;
+  /** Base offset of the segment behind the last one that is replaced. */
+  readonly endBaseOffset: Offset;
+  /** Where the batches of the new one end. */
+  readonly endOffset: Offset;
+}
 
 /**
  * What a partition keeps in the node's `State`: two offsets, and the borders where a follower's log leaves offsets out.
@@ -8,6 +18,7 @@ import { decodeStateInt64, encodeStateInt64, putStateOffset, readStateOffset } f
  * recovery-point/orders-3           -> int64   everything below is on the disk
  * log-start/orders-3                -> int64
  * segment-gap/orders-3/00..0042     -> int64   the segments before segment 42 end here, not at 42, and that is right
+ * segment-swap/orders-3/00..0042    -> 2 int64 a compaction puts one segment 42 in the place of all from 42 up to this offset; it ends there
  * ```
  */
 export class LogState {
@@ -65,6 +76,39 @@ export class LogState {
   async saveGapBefore(segmentBaseOffset: Offset, endOffset: Offset): Promise<void> {
     const value = encodeStateInt64(endOffset);
     await this.#state.commit([{ key: this.#gapKey(segmentBaseOffset), value }], { sync: true });
+  }
+
+  /** Durable before a segment of a compaction gets its `.swap` name: what has to go for it if a crash comes then. */
+  async announceSwap({ baseOffset, endBaseOffset, endOffset }: AnnouncedSwap): Promise<void> {
+    const value = new Uint8Array(16);
+    value.set(encodeStateInt64(endBaseOffset));
+    value.set(encodeStateInt64(endOffset), 8);
+    await this.#state.commit([{ key: this.#swapKey(baseOffset), value }], { sync: true });
+  }
+
+  /** What a segment that was left as `.swap` replaces; `undefined` when it was not announced. */
+  announcedSwap(baseOffset: Offset): AnnouncedSwap | undefined {
+    const value = this.#state.get(this.#swapKey(baseOffset));
+    const [endBaseOffset, endOffset] = [
+      decodeStateInt64(value?.subarray(0, 8)),
+      decodeStateInt64(value?.subarray(8, 16)),
+    ];
+    if (endBaseOffset === undefined || endOffset === undefined) return undefined;
+    return { baseOffset, endBaseOffset: toOffset(endBaseOffset), endOffset: toOffset(endOffset) };
+  }
+
+  /** When the sources are gone and before the segment has its last name: from here on the log may leave offsets out behind it. */
+  async noteSwap({ endBaseOffset, endOffset }: AnnouncedSwap): Promise<void> {
+    if (endOffset < endBaseOffset) await this.saveGapBefore(endBaseOffset, endOffset);
+  }
+
+  /** After the swap. A note that stays does no harm: it speaks of a file that is not there. */
+  async forgetSwap(baseOffset: Offset): Promise<void> {
+    await this.#state.commit([{ key: this.#swapKey(baseOffset), value: undefined }], { sync: false });
+  }
+
+  #swapKey(baseOffset: Offset): string {
+    return `segment-swap/${this.#topic}-${this.#partition}/${String(baseOffset).padStart(20, "0")}`;
   }
 
   #staleGaps(lastBaseOffset: number): StatePut[] {

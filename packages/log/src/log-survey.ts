@@ -1,17 +1,20 @@
 import { toLeaderEpoch, toOffset } from "@tidemark/base";
 import type { Offset } from "@tidemark/base";
 import type { EpochEntry } from "@tidemark/epoch-cache";
-import { legacyMagic, legacyMessageBytes } from "@tidemark/wire";
-import type { BatchHeader } from "@tidemark/wire";
+import { endTransactionMarkerOf, legacyMagic, legacyMessageBytes } from "@tidemark/wire";
+import type { BatchHeader, EndTransactionMarker } from "@tidemark/wire";
 import { LogError } from "./error.ts";
 import type { LogState } from "./log-state.ts";
 import type { OffsetIndex } from "./offset-index.ts";
-import { ProducerState } from "./producer-state.ts";
+import type { ProducerReplay } from "./producer-replay.ts";
+import type { ProducerState } from "./producer-state.ts";
 import type { DamagedRange } from "./recovery-report.ts";
 import type { LogSegment } from "./segment.ts";
 import { findNextBatch, walkSegment } from "./segment-walk.ts";
 import { NO_TIMESTAMP } from "./time-index.ts";
 import type { TimeIndex } from "./time-index.ts";
+import { TransactionIndex } from "./transaction-index.ts";
+import type { AbortedTransaction } from "./transaction-index.ts";
 
 /** An epoch as the batches show it. */
 export interface SeenEpoch extends EpochEntry {
@@ -44,6 +47,8 @@ export interface LogSurvey {
   readonly segmentsScanned: number;
   readonly bytesScanned: number;
   readonly indexesRebuilt: number;
+  /** What was wrong with transaction indexes of segments that nobody should have changed. They were rebuilt. */
+  readonly transactionIndexProblems: readonly { readonly path: string; readonly reason: string }[];
 }
 
 export interface SurveyOptions {
@@ -59,6 +64,8 @@ export interface SurveyOptions {
   /** Batches are then believed by their headers alone. */
   readonly isTrusted: boolean;
   readonly indexIntervalBytes: number;
+  /** Begins with the newest snapshot. */
+  readonly producers: ProducerReplay;
 }
 
 /**
@@ -66,7 +73,7 @@ export interface SurveyOptions {
  *
  * At or above the recovery point the first thing that is not right ends the log, whatever follows: torn tails and rot look
  * alike there. Below it nothing ends the log; what cannot be read is a damaged range, and the walk goes on behind it.
- * Changes no file. Cost: reads all headers, which rebuilds the producers' state too.
+ * Changes no file. Cost: reads all headers, which brings the producers' state from its snapshot to the end too.
  * @throws FileError
  */
 export async function surveyLog(options: SurveyOptions): Promise<LogSurvey> {
@@ -79,7 +86,6 @@ class Survey {
   readonly #options: SurveyOptions;
   readonly #damaged: DamagedRange[] = [];
   readonly #seenEpochs: SeenEpoch[] = [];
-  readonly #producers = new ProducerState();
   readonly #gapsBelieved: { readonly baseOffset: Offset; readonly endOffset: Offset }[] = [];
   /** Next offset: the end of what was read so far. */
   #endOffset: number;
@@ -89,6 +95,9 @@ class Survey {
   #segmentsScanned = 0;
   #bytesScanned = 0;
   #indexesRebuilt = 0;
+  readonly #transactionIndexProblems: { readonly path: string; readonly reason: string }[] = [];
+  /** Of the segment at hand, as its batches show them. */
+  #aborted: AbortedTransaction[] = [];
   cut: Cut | undefined;
 
   constructor(options: SurveyOptions) {
@@ -111,6 +120,7 @@ class Survey {
     const onDisk = await segment.indexes.readFiles();
     const check = new IndexCheck(onDisk);
     let fromBytes = 0;
+    this.#aborted = [];
     while (fromBytes < bytes && this.cut === undefined) {
       fromBytes = await this.#walk(at, segment, { fromBytes, bytes, verifyCrc, check });
     }
@@ -122,6 +132,26 @@ class Survey {
     segment.indexes.adopt({ offsets, times });
     if (offsets === undefined || times === undefined) this.#indexesRebuilt += 1;
     segment.indexes.resetInterval();
+    await this.#adoptTransactionIndex(segment, verifyCrc);
+  }
+
+  /**
+   * Above the recovery point the batches alone say which transactions were aborted. Below it the file may name more: what compaction or a
+   * raised log start took away. It may not name less, and be no index.
+   */
+  async #adoptTransactionIndex(segment: LogSegment, isScanned: boolean): Promise<void> {
+    const onDisk = await segment.readTransactionIndexFile();
+    const known = onDisk instanceof TransactionIndex ? onDisk.entries : [];
+    const missing = this.#aborted.filter(({ lastOffset }) => !known.some((entry) => entry.lastOffset === lastOffset));
+    const isSame = onDisk instanceof TransactionIndex && missing.length === 0;
+    if (isSame && (!isScanned || known.length === this.#aborted.length))
+      return segment.adoptTransactionIndex(onDisk, true);
+    if (!isScanned) {
+      const reason = onDisk instanceof TransactionIndex ? `lacks ${missing.length} transactions` : onDisk.problem;
+      this.#transactionIndexProblems.push({ path: segment.transactionIndexPath, reason });
+    }
+    const entries = isScanned ? this.#aborted : [...known, ...missing].sort((a, b) => a.lastOffset - b.lastOffset);
+    segment.adoptTransactionIndex(new TransactionIndex(segment.baseOffset, entries), false);
   }
 
   finish(): LogSurvey {
@@ -142,11 +172,12 @@ class Survey {
       cut: this.cut,
       damaged: this.#damaged,
       seenEpochs: this.#seenEpochs,
-      producers: this.#producers,
+      producers: this.#options.producers.finish(),
       gapsBelieved: this.#gapsBelieved,
       segmentsScanned: this.#segmentsScanned,
       bytesScanned: this.#bytesScanned,
       indexesRebuilt: this.#indexesRebuilt,
+      transactionIndexProblems: this.#transactionIndexProblems,
     };
   }
 
@@ -198,10 +229,11 @@ class Survey {
         fromBytes: walk.fromBytes,
         toBytes: bytes,
         verifyCrc: walk.verifyCrc,
-        onBatch: (header, positionBytes) => {
+        readsControlBatches: true,
+        onBatch: (header, positionBytes, chunk) => {
           const refusal = this.#refuseBatch(segment, header);
           if (refusal !== undefined) return refusal;
-          this.#noteBatch(header);
+          this.#noteBatch(header, endTransactionMarkerOf(chunk, header));
           check.batch(header, positionBytes);
           segment.noteBatch(header, indexIntervalBytes);
           return undefined;
@@ -245,7 +277,7 @@ class Survey {
     return undefined;
   }
 
-  #noteBatch(header: BatchHeader): void {
+  #noteBatch(header: BatchHeader, marker: EndTransactionMarker | undefined): void {
     const epoch = header.partitionLeaderEpoch;
     if (epoch > this.#lastEpoch) {
       this.#seenEpochs.push({
@@ -255,7 +287,8 @@ class Survey {
       });
       this.#lastEpoch = epoch;
     }
-    this.#producers.remember(header, header.baseOffset);
+    const aborted = this.#options.producers.batch(header, marker);
+    if (aborted !== undefined) this.#aborted.push(aborted);
     this.#endOffset = header.lastOffset + 1;
   }
 

@@ -12,6 +12,9 @@ export const DIRECTORY = "data/orders-0";
 /** When records were made, unless said otherwise. */
 export const NOON = 1_700_000_000_000;
 
+/** Batches of tests are older than the simulated clock: their producers live on unless a test says otherwise. */
+const FOR_EVER_MS = Number.MAX_SAFE_INTEGER;
+
 /** A partition log on a simulated machine that can be stopped in every way. */
 export class LogFixture {
   environment: SimulatedEnvironment;
@@ -29,7 +32,13 @@ export class LogFixture {
 
   /** Opens as the leader of the next epoch, or as no leader. */
   async open(
-    options: { clean?: boolean; epoch?: number | "none"; config?: Partial<LogConfig>; areGapsRecorded?: boolean } = {},
+    options: {
+      clean?: boolean;
+      epoch?: number | "none";
+      config?: Partial<LogConfig>;
+      areGapsRecorded?: boolean;
+      producerIdExpirationMs?: number;
+    } = {},
   ): Promise<PartitionLog> {
     const { files, state, clock, random, workers } = this.environment;
     await files.makeDirectory(DIRECTORY);
@@ -47,6 +56,7 @@ export class LogFixture {
       config: { ...this.config, ...options.config },
       wasCleanShutdown: options.clean ?? false,
       areGapsRecorded: options.areGapsRecorded ?? true,
+      producerIdExpirationMs: options.producerIdExpirationMs ?? FOR_EVER_MS,
       logDirectory: this.logDirectory,
     });
     if (options.epoch !== "none")
@@ -93,14 +103,19 @@ export class LogFixture {
 /** A batch as a producer sends it: values as text. */
 export function batchOf(
   values: readonly string[],
-  producer: { id?: number; epoch?: number; sequence?: number } = {},
-  timestampOf: (value: string) => number = () => NOON,
+  producer: { id?: number; epoch?: number; sequence?: number; transactional?: boolean; timestamp?: number } = {},
+  timestampOf: (value: string) => number = () => producer.timestamp ?? NOON,
 ): Uint8Array {
   return encodeBatch(
     values.map((value) => ({ key: null, value: encodeUtf8(value), timestamp: timestampOf(value) })),
     producer.id === undefined
       ? {}
-      : { producerId: producer.id, producerEpoch: producer.epoch ?? 0, baseSequence: producer.sequence ?? 0 },
+      : {
+          producerId: producer.id,
+          producerEpoch: producer.epoch ?? 0,
+          baseSequence: producer.sequence ?? 0,
+          transactional: producer.transactional ?? false,
+        },
   );
 }
 
@@ -110,8 +125,9 @@ export function storedBatch(
   baseOffset: number,
   epoch: number,
   timestampOf?: (value: string) => number,
+  producer: Parameters<typeof batchOf>[1] = {},
 ): Uint8Array {
-  const batch = batchOf(values, {}, timestampOf);
+  const batch = batchOf(values, producer, timestampOf);
   stampBatch(batch, 0, baseOffset, epoch);
   return batch;
 }

@@ -105,6 +105,18 @@ export class OffsetIndex {
     return at < 0 ? 0 : (this.#positions[at] ?? 0);
   }
 
+  /** The last offset of the first batch here that begins at or behind a position, or `undefined` when no entry does. */
+  offsetAtOrAbove(positionBytes: number): number | undefined {
+    let low = 0;
+    let high = this.#count;
+    while (low < high) {
+      const middle = (low + high) >>> 1;
+      if ((this.#positions[middle] ?? 0) < positionBytes) low = middle + 1;
+      else high = middle;
+    }
+    return this.entry(low)?.offset;
+  }
+
   /** Keeps the entries with an offset strictly below `offset`. */
   truncateTo(offset: number): void {
     this.#count = this.#floor(offset - this.baseOffset - 1) + 1;

@@ -1,8 +1,21 @@
-import { fail, InvariantError, toOffset } from "@tidemark/base";
+import { fail, InvariantError, toOffset, WorkerError } from "@tidemark/base";
 import type { Clock, FileSystem, LeaderEpoch, Offset, Random, State, WorkerPool } from "@tidemark/base";
 import type { EpochEndOffset, EpochEntry, LeaderEpochFileCache } from "@tidemark/epoch-cache";
-import { isLogAppendTime, readBatchHeader, stampBatch, stampMaxTimestamp } from "@tidemark/wire";
-import type { RecordTimes } from "@tidemark/wire";
+import {
+  encodeEndTransactionMarker,
+  endTransactionMarkerOf,
+  isControlBatch,
+  isLogAppendTime,
+  readBatchHeader,
+  stampBatch,
+  stampMaxTimestamp,
+  WireError,
+} from "@tidemark/wire";
+import type { EndTransactionMarker, RecordTimes } from "@tidemark/wire";
+import { compactSegments } from "./compaction.ts";
+import type { CompactionResult } from "./compaction.ts";
+import { compactionRange } from "./compaction-range.ts";
+import type { CompactionRange } from "./compaction-range.ts";
 import {
   checkClientRecords,
   checkFollowerBatches,
@@ -10,7 +23,14 @@ import {
   DECOMPRESSED_BYTES_FACTOR,
 } from "./append-checks.ts";
 import type { BatchOrigin, FollowerBatches } from "./append-checks.ts";
-import { checkLogConfig, READ_RETRIES_MAX } from "./config.ts";
+import {
+  checkLogConfig,
+  COMPACTION_MAP_BYTES,
+  DEFAULT_COMPACTION,
+  PRODUCER_ID_EXPIRATION_CHECK_MS,
+  PRODUCER_ID_EXPIRATION_MS_DEFAULT,
+  READ_RETRIES_MAX,
+} from "./config.ts";
 import type { LogConfig } from "./config.ts";
 import { EndOffsetWaiters } from "./end-offset-waiters.ts";
 import type { EndOffsetWait } from "./end-offset-waiters.ts";
@@ -27,10 +47,12 @@ import type { ListedOffset, OffsetSpec } from "./offset-lookup.ts";
 import { PartitionQueue } from "./partition-queue.ts";
 import type { AppendGroup, AppendResult, GroupEntry } from "./partition-queue.ts";
 import { ProducerState } from "./producer-state.ts";
+import type { ProducerAppend, Remembered } from "./producer-state.ts";
 import type { DamagedRange, RecoveryReport } from "./recovery-report.ts";
 import { segmentsToDelete } from "./retention.ts";
 import type { RetainedSegment, RetentionReason } from "./retention.ts";
 import { NO_TIMESTAMP } from "./time-index.ts";
+import type { LogSegment } from "./segment.ts";
 
 export interface PartitionLogOptions {
   readonly files: FileSystem;
@@ -47,7 +69,23 @@ export interface PartitionLogOptions {
   readonly wasCleanShutdown: boolean;
   /** False when another program wrote here: its segments may leave offsets out where we noted nothing. Default true. */
   readonly areGapsRecorded?: boolean;
+  /** A producer of whom nothing was heard for so long is forgotten. Kafka: producer.id.expiration.ms. Default one day. */
+  readonly producerIdExpirationMs?: number | undefined;
   readonly logDirectory: LogDirectory;
+}
+
+export interface AppendOptions {
+  readonly origin: BatchOrigin;
+  /** A client's first batch of a transaction is refused unless somebody asked the coordinator whether that is open. Default false. */
+  readonly isTransactionVerified?: boolean;
+}
+
+/** What a transaction coordinator writes to a partition when a transaction ends. */
+export interface EndTransaction extends EndTransactionMarker {
+  readonly producerId: number;
+  readonly producerEpoch: number;
+  /** Of the transaction: 2 when every marker raises the producer epoch. */
+  readonly transactionVersion: 0 | 1 | 2;
 }
 
 export interface SegmentDescription {
@@ -67,9 +105,18 @@ export interface RetentionReport {
   readonly futureSegments: number;
 }
 
+export interface CompactOptions {
+  /** Up to where the log is clean, as `compact` said last. Default, and where it is none of the log's offsets: the log start. */
+  readonly firstDirtyOffset?: Offset | undefined;
+  /** Nothing at or above it is compacted. Default: what a consumer may see while there are no other replicas. */
+  readonly highWatermark?: Offset | undefined;
+  /** Memory for the map of keys; one that is full ends the pass early. Default 128 MiB. */
+  readonly mapBytes?: number | undefined;
+}
+
 /** Batches of one group that go to disk in one write. */
 interface Run {
-  readonly accepted: { readonly entry: GroupEntry; readonly baseOffset: Offset; readonly undo: () => void }[];
+  readonly accepted: { readonly entry: GroupEntry; readonly baseOffset: Offset; readonly remembered: Remembered }[];
   sizeBytes: number;
   endOffset: Offset;
 }
@@ -103,7 +150,10 @@ export class PartitionLog {
   readonly #waiters = new EndOffsetWaiters();
   readonly #damaged: readonly DamagedRange[];
   readonly #local: LocalLog;
+  readonly #producerIdExpirationMs: number;
   #producers: ProducerState;
+  /** Monotonic. */
+  #nextExpiryCheckMs: number;
   /** Epoch that this log leads in, or `undefined`: not the leader. */
   #leaderEpoch: LeaderEpoch | undefined;
   /** What stops this partition alone: a vanished file, or a broken invariant. */
@@ -113,6 +163,9 @@ export class PartitionLog {
   #truncation: Promise<void> | undefined;
   /** Counts deletions of segments: a read that meets one may find its file gone. */
   #deletions = 0;
+  /** Counts what makes a compaction under way worthless. */
+  #cuts = 0;
+  #compaction: Promise<CompactionResult> | undefined;
   #closing: Promise<boolean> | undefined;
   #isClosed = false;
   private constructor(options: PartitionLogOptions, loaded: LoadedLog) {
@@ -127,6 +180,8 @@ export class PartitionLog {
     this.#epochs = loaded.epochs;
     this.#damaged = loaded.damaged;
     this.#producers = loaded.producers;
+    this.#producerIdExpirationMs = options.producerIdExpirationMs ?? PRODUCER_ID_EXPIRATION_MS_DEFAULT;
+    this.#nextExpiryCheckMs = options.clock.monotonicMs() + PRODUCER_ID_EXPIRATION_CHECK_MS;
     this.#local = new LocalLog(options, loaded, {
       onFailure: (error) => this.#noteFailure(error),
       onFlushed: () => this.#wakeWaiters(),
@@ -142,7 +197,8 @@ export class PartitionLog {
   static async open(options: PartitionLogOptions): Promise<PartitionLog> {
     checkLogConfig(options.config);
     try {
-      const loaded = await loadLog(options);
+      const producerIdExpirationMs = options.producerIdExpirationMs ?? PRODUCER_ID_EXPIRATION_MS_DEFAULT;
+      const loaded = await loadLog({ ...options, producerIdExpirationMs });
       const log = new PartitionLog(options, loaded);
       await log.#local.active.openForAppend();
       return log;
@@ -214,6 +270,22 @@ export class PartitionLog {
     });
   }
 
+  /** Producers that the log knows of. */
+  get producers(): ProducerState["entries"] {
+    return this.#producers.entries;
+  }
+
+  /**
+   * What a reader of committed records may see: everything below the first transaction that is open, or whose marker the high watermark
+   * has not passed. At most the high watermark.
+   * @param highWatermark default: what a consumer may see while there are no other replicas
+   * Source: apache/kafka storage/.../internals/log/UnifiedLog.java, lastStableOffset
+   */
+  lastStableOffset(highWatermark: Offset = this.visibleEndOffset): Offset {
+    const unstable = this.#producers.firstUnstableOffset(highWatermark) ?? highWatermark;
+    return toOffset(Math.min(Math.max(unstable, this.logStartOffset), highWatermark));
+  }
+
   /** The sequence that a producer's next batch must carry, or `undefined` when the log does not know the producer. */
   nextSequence(producerId: number): number | undefined {
     return this.#producers.nextSequence(producerId);
@@ -247,16 +319,39 @@ export class PartitionLog {
    * answered with its first offsets. When it rejects with ENOSPC nothing of it is in the log; with SYNC_FAILED or IO_ERROR it
    * may be there after the next open.
    * @throws LogError as a rejection: CORRUPT_MESSAGE, INVALID_RECORD, INVALID_TIMESTAMP, MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE,
-   * NOT_LEADER_OR_FOLLOWER, OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_PRODUCER_EPOCH, UNSUPPORTED_COMPRESSION_TYPE, QUEUE_FULL, LOG_CLOSED, KAFKA_STORAGE_ERROR
+   * NOT_LEADER_OR_FOLLOWER, OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_PRODUCER_EPOCH, INVALID_TXN_STATE, UNSUPPORTED_COMPRESSION_TYPE,
+   * QUEUE_FULL, LOG_CLOSED, KAFKA_STORAGE_ERROR
    */
-  async append(batch: Uint8Array, options: { readonly origin: BatchOrigin }): Promise<AppendResult> {
+  append(batch: Uint8Array, options: AppendOptions): Promise<AppendResult> {
+    return this.#append(batch, options);
+  }
+
+  /**
+   * Appends the marker that ends a producer's transaction here, as its coordinator's answer to a commit or an abort. One without an open
+   * transaction is appended all the same.
+   * @throws LogError as a rejection: INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED, and as `append`
+   * Source: apache/kafka storage/.../internals/log/ProducerAppendInfo.java, appendEndTxnMarker
+   */
+  endTransaction(transaction: EndTransaction): Promise<AppendResult> {
+    const batch = encodeEndTransactionMarker({ ...transaction, timestamp: this.#clock.wallMs() });
+    return this.#append(batch, { origin: "coordinator", transactionVersion: transaction.transactionVersion });
+  }
+
+  async #append(batch: Uint8Array, options: ProducerAppend): Promise<AppendResult> {
     const { refusal } = this;
     if (refusal !== undefined) throw refusal;
     const nowMs = this.#nowMs();
     const header = checkLeaderBatch(batch, options.origin, this.config, nowMs);
+    let append = options;
+    if (isControlBatch(header)) {
+      const marker = endTransactionMarkerOf(batch, header);
+      if (options.origin !== "coordinator" || marker === undefined)
+        throw new LogError({ code: "INVALID_RECORD", reason: "a control batch that is no coordinator's marker" });
+      append = { ...options, marker };
+    }
     const leader = { config: this.config, workers: this.#workers, nowMs };
     const judgement = options.origin === "client" ? checkClientRecords(batch, header, leader) : undefined;
-    return this.#queue.append(batch, header, judgement);
+    return this.#queue.append(batch, header, append, judgement);
   }
 
   /**
@@ -285,12 +380,13 @@ export class PartitionLog {
   }
 
   /**
-   * A slice of the log; see `ReadOptions`. Sees one moment: a truncation that runs meanwhile makes it start again.
+   * A slice of the log; see `ReadOptions`. Sees one moment: a truncation that runs meanwhile makes it start again. For a reader of
+   * committed records `limitOffset` is the high watermark.
    * @throws LogError as a rejection: OFFSET_OUT_OF_RANGE, CORRUPT_MESSAGE, KAFKA_STORAGE_ERROR, LOG_CLOSED
    */
   async read(options: ReadOptions): Promise<ReadResult> {
     const empty = { bytes: new Uint8Array(0), startOffset: options.fromOffset };
-    return this.#atOneMoment(() => this.#local.read(options), empty);
+    return this.#atOneMoment(() => this.#local.read(this.#limited(options)), empty);
   }
 
   /**
@@ -425,7 +521,7 @@ export class PartitionLog {
         return { baseOffset, sizeBytes, reason };
       });
       if (reasons.length > 0) {
-        if (reasons.length === ages.length) await this.#local.roll(this.logEndOffset);
+        if (reasons.length === ages.length) await this.#local.roll(this.logEndOffset, this.#producers);
         const first = this.#local.segments[reasons.length] ?? fail("a log keeps a segment", { deleted });
         await this.#raiseLogStart(first.baseOffset);
         await this.#deleteOldest(reasons.length);
@@ -460,13 +556,88 @@ export class PartitionLog {
   async #deleteOldest(count: number): Promise<void> {
     if (count === 0) return;
     this.#deletions += 1;
+    this.#cuts += 1;
     await this.#local.deleteOldest(count);
+  }
+
+  /** What a compaction could do now. @throws FileError */
+  compactionRange(options: CompactOptions = {}): Promise<CompactionRange> {
+    return compactionRange({
+      segments: this.#local.segments,
+      logStartOffset: this.logStartOffset,
+      logEndOffset: this.logEndOffset,
+      lastStableOffset: this.lastStableOffset(options.highWatermark),
+      firstDirtyOffset: options.firstDirtyOffset,
+      config: this.config.compaction ?? DEFAULT_COMPACTION,
+      nowMs: this.#clock.wallMs(),
+    });
+  }
+
+  /**
+   * One pass of compaction over the sealed segments: of each key the last value stays. Appends and reads go on beside it; only while a
+   * segment takes the place of others they wait. A call while a pass runs gets the result of that one.
+   * @throws LogError CORRUPT_MESSAGE for a batch that cannot be read, UNSUPPORTED_COMPRESSION_TYPE; KAFKA_STORAGE_ERROR, LOG_CLOSED;
+   * COMPACTION_ABORTED when the log was cut meanwhile. What was put in place before stays
+   */
+  compact(options: CompactOptions = {}): Promise<CompactionResult> {
+    this.#compaction ??= this.#compact(options).finally(() => {
+      this.#compaction = undefined;
+    });
+    return this.#compaction;
+  }
+
+  async #compact(options: CompactOptions): Promise<CompactionResult> {
+    const { refusal } = this;
+    if (refusal !== undefined) throw refusal;
+    const cuts = this.#cuts;
+    const checkAborted = (): void => {
+      if (this.refusal !== undefined) throw this.refusal;
+      if (this.#cuts !== cuts) throw new LogError({ code: "COMPACTION_ABORTED", directory: this.directory });
+    };
+    const { firstDirtyOffset, firstUncleanableOffset } = await this.compactionRange(options);
+    const { segments } = this.#local;
+    const compaction = {
+      workers: this.#workers,
+      settings: this.#local.segmentSettings,
+      config: this.config,
+      segments: segments.filter(({ baseOffset }) => baseOffset < firstUncleanableOffset),
+      firstDirtyOffset,
+      firstUncleanableOffset,
+      deleteRetentionMs: (this.config.compaction ?? DEFAULT_COMPACTION).deleteRetentionMs,
+      mapBytes: options.mapBytes ?? COMPACTION_MAP_BYTES,
+      abortedTransactions: segments.flatMap(({ transactionIndex }) => transactionIndex.entries),
+      producers: () => this.producers,
+      checkAborted,
+      swap: (sources: readonly LogSegment[], cleaned: LogSegment) =>
+        this.#task(async () => {
+          checkAborted();
+          await this.#exclusively(() => this.#local.replaceSegments(sources, cleaned));
+        }),
+    };
+    try {
+      return await compactSegments(compaction);
+    } catch (error) {
+      if (error instanceof InvariantError) throw error;
+      if (error instanceof WireError || error instanceof WorkerError)
+        throw new LogError(
+          {
+            code: "CORRUPT_MESSAGE",
+            path: this.directory,
+            positionBytes: 0,
+            fromOffset: undefined,
+            toOffset: undefined,
+            reason: error.message,
+          },
+          { cause: error },
+        );
+      throw storageError(error, this.directory);
+    }
   }
 
   /** Begins a new segment at the log end, unless the active one is empty. @returns base offset of the active segment */
   roll(): Promise<Offset> {
     return this.#task(async () => {
-      if (this.#local.active.sizeBytes > 0) await this.#local.roll(this.logEndOffset);
+      if (this.#local.active.sizeBytes > 0) await this.#local.roll(this.logEndOffset, this.#producers);
       return this.#local.active.baseOffset;
     });
   }
@@ -497,6 +668,7 @@ export class PartitionLog {
 
   /** Writes a group, syncs it, and answers each of its entries. */
   async #commit(group: AppendGroup): Promise<void> {
+    this.#expireProducers();
     const outcome: GroupOutcome = { answers: [], nextEntry: 0, failure: undefined };
     const startOffset = this.#local.logEndOffset;
     try {
@@ -531,7 +703,7 @@ export class PartitionLog {
       for (const { entry, baseOffset } of run.accepted) stampBatch(group.buffer, entry.atBytes, baseOffset, epoch);
       await this.#local.write(group.buffer.subarray(first.entry.atBytes, first.entry.atBytes + run.sizeBytes));
     } catch (error) {
-      for (const { undo } of [...run.accepted].reverse()) undo();
+      for (const { remembered } of [...run.accepted].reverse()) remembered.undo();
       if (run.accepted.length > 0)
         outcome.nextEntry = group.entries.indexOf(
           run.accepted[0]?.entry ?? fail("a run has a first entry"),
@@ -540,10 +712,10 @@ export class PartitionLog {
       throw error;
     }
     const written: WrittenBatch[] = [];
-    for (const { entry, baseOffset } of run.accepted) {
+    for (const { entry, baseOffset, remembered } of run.accepted) {
       const lastOffset = toOffset(baseOffset + entry.header.lastOffsetDelta);
       const { sizeInBytes, maxTimestamp } = entry.header;
-      written.push({ lastOffset, sizeInBytes, maxTimestamp });
+      written.push({ lastOffset, sizeInBytes, maxTimestamp, aborted: remembered.aborted });
       const times = isLogAppendTime(entry.header) ? { logAppendTime: maxTimestamp } : undefined;
       outcome.answers.push({ entry, result: { baseOffset, lastOffset, duplicate: false, ...times } });
     }
@@ -562,7 +734,9 @@ export class PartitionLog {
       const stop = this.#failure ?? this.#logDirectory.offlineError;
       if (stop !== undefined) throw stop;
       const verdict =
-        judged instanceof LogError ? ({ type: "refuse", error: judged } as const) : this.#producers.judge(entry.header);
+        judged instanceof LogError
+          ? ({ type: "refuse", error: judged } as const)
+          : this.#producers.judge(entry.header, entry.append);
       if (verdict.type !== "append") {
         if (run.accepted.length > 0) return;
         if (verdict.type === "refuse") entry.reject(verdict.error);
@@ -615,9 +789,10 @@ export class PartitionLog {
     };
     if (this.#local.active.mustRollBefore({ sizeInBytes, maxTimestamp, lastOffset }, limits)) {
       if (run.accepted.length > 0) return false;
-      await this.#local.roll(baseOffset);
+      await this.#local.roll(baseOffset, this.#producers);
     }
-    run.accepted.push({ entry, baseOffset, undo: this.#producers.remember(header, baseOffset) });
+    const remembered = this.#producers.remember(header, baseOffset, entry.append.marker);
+    run.accepted.push({ entry, baseOffset, remembered });
     run.sizeBytes += sizeInBytes;
     run.endOffset = toOffset(lastOffset + 1);
     return true;
@@ -628,7 +803,7 @@ export class PartitionLog {
     const { sizeBytes, lastOffset } = batches;
     const maxTimestamp = batches.headers.reduce((max, header) => Math.max(max, header.maxTimestamp), NO_TIMESTAMP);
     if (this.#local.active.mustRollBefore({ sizeInBytes: sizeBytes, lastOffset, maxTimestamp }, limits))
-      await this.#local.roll(batches.firstBaseOffset);
+      await this.#local.roll(batches.firstBaseOffset, this.#producers);
     try {
       // An epoch's entry is on the disk before any of its batches is.
       for (const { partitionLeaderEpoch, baseOffset } of batches.headers) {
@@ -641,13 +816,14 @@ export class PartitionLog {
       this.#epochs.truncateFromEnd(this.logEndOffset);
       throw error;
     }
-    for (const header of batches.headers) this.#producers.remember(header, header.baseOffset);
+    this.#expireProducers();
     this.#local.noteBatches(
-      batches.headers.map(({ lastOffset, sizeInBytes, maxTimestamp }) => ({
-        lastOffset: toOffset(lastOffset),
-        sizeInBytes,
-        maxTimestamp,
-      })),
+      batches.headers.map((header) => {
+        const marker = endTransactionMarkerOf(bytes, header);
+        const { aborted } = this.#producers.remember(header, header.baseOffset, marker);
+        const { sizeInBytes, maxTimestamp: batchMaxTimestamp } = header;
+        return { lastOffset: toOffset(header.lastOffset), sizeInBytes, maxTimestamp: batchMaxTimestamp, aborted };
+      }),
     );
     await this.#local.commit();
     this.#wakeWaiters();
@@ -676,6 +852,7 @@ export class PartitionLog {
   }
 
   async #truncateTo(offset: Offset): Promise<void> {
+    this.#cuts += 1;
     const { logEndOffset } = this;
     if (offset < logEndOffset) {
       if (offset < this.#local.firstBaseOffset) return this.#truncateFully(offset);
@@ -686,6 +863,7 @@ export class PartitionLog {
   }
 
   async #truncateFully(offset: Offset): Promise<void> {
+    this.#cuts += 1;
     await this.#local.truncateFullyAndStartAt(offset, () => this.#epochs.clearAndFlush());
     this.#producers = new ProducerState();
   }
@@ -720,16 +898,31 @@ export class PartitionLog {
     return failure;
   }
 
+  /** Every ten minutes, as far as something is appended: nothing else would see the difference. */
+  #expireProducers(): void {
+    const nowMs = this.#clock.monotonicMs();
+    if (nowMs < this.#nextExpiryCheckMs) return;
+    this.#nextExpiryCheckMs = nowMs + PRODUCER_ID_EXPIRATION_CHECK_MS;
+    this.#producers.expire(this.#clock.wallMs(), this.#producerIdExpirationMs);
+  }
+
+  #limited(options: ReadOptions): ReadOptions {
+    if (options.isolation !== "read_committed") return options;
+    return { ...options, limitOffset: this.lastStableOffset(options.limitOffset) };
+  }
+
   #wakeWaiters(): void {
     this.#waiters.moved(this.visibleEndOffset);
   }
 
   async #close(refusal: Error | undefined): Promise<boolean> {
+    // It sees that the log closes, and has no swap in the queue behind this.
+    await this.#compaction?.catch(() => undefined);
     await this.#local.settle();
     let isComplete = refusal === undefined && this.#failure === undefined && this.#logDirectory.isOnline;
     try {
       if (isComplete) {
-        await this.#local.seal();
+        await this.#local.seal(this.#producers);
         await this.#epochs.flush();
       }
     } catch (error) {

@@ -18,6 +18,8 @@ function answerAll(group: AppendGroup): void {
     resolve({ baseOffset: toOffset(0), lastOffset: toOffset(0), duplicate: false });
 }
 
+const LOCAL = { origin: "local" } as const;
+
 test("a group's buffer is nobody else's until the group is committed, and is used again then", async () => {
   const seen: { readonly buffer: Uint8Array; readonly before: string; readonly after: string }[] = [];
   const queue = new PartitionQueue(async (group) => {
@@ -30,7 +32,7 @@ test("a group's buffer is nobody else's until the group is committed, and is use
   });
   const append = (value: string) => {
     const batch = batchOf([value]);
-    return queue.append(batch, headerOf(batch), undefined);
+    return queue.append(batch, headerOf(batch), LOCAL, undefined);
   };
   const first = append("first");
   await Promise.resolve();
@@ -48,7 +50,7 @@ test("bytes count as queued until they are answered, and no longer: the bound is
   const batch = batchOf(["x".repeat(1_000_000)]);
   const header = headerOf(batch);
   for (let bytes = 0; bytes <= 2 * QUEUED_BYTES_MAX; bytes += batch.length) {
-    const answer = queue.append(batch, header, undefined);
+    const answer = queue.append(batch, header, LOCAL, undefined);
     expect(queue.queuedBytes).toBe(batch.length);
     await answer;
     await Promise.resolve();
@@ -56,6 +58,8 @@ test("bytes count as queued until they are answered, and no longer: the bound is
   await new Promise((resolve) => setTimeout(resolve, 1));
   expect(queue.queuedBytes).toBe(0);
   const count = Math.ceil(QUEUED_BYTES_MAX / batch.length) + 1;
-  const answers = await Promise.allSettled(Array.from({ length: count }, () => queue.append(batch, header, undefined)));
+  const answers = await Promise.allSettled(
+    Array.from({ length: count }, () => queue.append(batch, header, LOCAL, undefined)),
+  );
   expect(answers.map(({ status }) => status)).toContain("rejected");
 });

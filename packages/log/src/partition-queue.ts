@@ -4,6 +4,7 @@ import type { BatchHeader, RecordTimes } from "@tidemark/wire";
 import type { RecordsJudgement } from "./append-checks.ts";
 import { GROUP_BYTES_MAX, QUEUED_BYTES_MAX } from "./config.ts";
 import { LogError } from "./error.ts";
+import type { ProducerAppend } from "./producer-state.ts";
 
 export interface AppendResult {
   readonly baseOffset: Offset;
@@ -18,6 +19,7 @@ export interface AppendResult {
 export interface GroupEntry {
   /** Of the batch as it lies in the buffer, but for what a leader stamps outside the CRC. */
   header: BatchHeader;
+  readonly append: ProducerAppend;
   atBytes: number;
   /** Times of its records, as far as somebody looked at them; a promise while that happens elsewhere, which may end in a refusal. */
   readonly judgement: Promise<RecordsJudgement> | RecordTimes | undefined;
@@ -94,6 +96,7 @@ export class PartitionQueue {
   append(
     batch: Uint8Array,
     header: BatchHeader,
+    append: ProducerAppend,
     judgement: Promise<RecordsJudgement> | RecordTimes | undefined,
   ): Promise<AppendResult> {
     if (this.#queuedBytes > 0 && this.#queuedBytes + batch.length > QUEUED_BYTES_MAX) {
@@ -109,7 +112,7 @@ export class PartitionQueue {
         group = new AppendGroup(this.#spareBuffers.pop() ?? new Uint8Array(firstBytes));
         this.#items.push({ type: "group", group });
       }
-      group.add(batch, { header, atBytes: 0, judgement, resolve, reject });
+      group.add(batch, { header, append, atBytes: 0, judgement, resolve, reject });
       this.#queuedBytes += batch.length;
       this.#start();
     });

@@ -33,11 +33,17 @@ export interface RecoveryReport {
     | undefined;
   readonly damaged: readonly DamagedRange[];
   readonly indexesRebuilt: number;
+  /** Transaction indexes below the recovery point that were not what the batches say. They were rebuilt. */
+  readonly transactionIndexProblems: readonly { readonly path: string; readonly reason: string }[];
+  /** Snapshots of producers that were none. They were removed, and the state taken from an older one or from the log. */
+  readonly snapshotsDamaged: readonly { readonly path: string; readonly reason: string }[];
   readonly epochsRebuilt: boolean;
   /** Why the epoch file could not be used, if so. */
   readonly epochFileProblem: string | undefined;
   /** Segments that were copied afresh, as their bytes may not have reached the disk. */
   readonly segmentsCopied: number;
   readonly leftoversRemoved: readonly string[];
+  /** Names of segments of a compaction that a crash had left before they were in place. */
+  readonly swapsFinished: readonly string[];
   readonly logEndOffset: Offset;
 }

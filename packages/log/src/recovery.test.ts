@@ -524,6 +524,7 @@ describe("indexes at load", () => {
       "00000000000000000000.index",
       "00000000000000000000.log",
       "00000000000000000000.timeindex",
+      "00000000000000000001.snapshot",
       "leader-epoch-checkpoint",
     ]);
   });

@@ -32,8 +32,8 @@ export class SegmentIndexes {
   readonly #timeFile: IndexFile;
 
   /** @param bytesMax of each file. Kafka: segment.index.bytes */
-  constructor(files: FileSystem, directory: string, baseOffset: Offset, bytesMax: number) {
-    const path = (suffix: string): string => joinPath(directory, segmentFileName(baseOffset, suffix));
+  constructor(files: FileSystem, directory: string, baseOffset: Offset, bytesMax: number, nameSuffix = "") {
+    const path = (suffix: string): string => joinPath(directory, segmentFileName(baseOffset, suffix) + nameSuffix);
     this.#baseOffset = baseOffset;
     this.#bytesMax = bytesMax;
     this.#offsetFile = new IndexFile(files, path(OFFSET_INDEX_SUFFIX), OFFSET_INDEX_ENTRY_BYTES);
@@ -106,6 +106,14 @@ export class SegmentIndexes {
       this.times = found.times;
       this.#timeFile.noteHolds(found.times.count);
     }
+  }
+
+  /** Becomes what another one is, whose files have been given the names of this one's. */
+  takeOver(other: SegmentIndexes): void {
+    this.adopt({ offsets: other.offsets, times: other.times });
+    this.maxTimestamp = other.maxTimestamp;
+    this.maxTimestampOffset = other.maxTimestampOffset;
+    this.firstTimestamp = other.firstTimestamp;
   }
 
   /** Forgets all, for another survey. */

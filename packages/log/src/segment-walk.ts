@@ -1,10 +1,13 @@
 import type { FileHandle } from "@tidemark/base";
-import { checkCrc, readBatchHeader, RECORD_BATCH_OVERHEAD, scanBatch } from "@tidemark/wire";
+import { checkCrc, isControlBatch, readBatchHeader, RECORD_BATCH_OVERHEAD, scanBatch } from "@tidemark/wire";
 import type { BatchHeader } from "@tidemark/wire";
 import type { DirectIo } from "./direct-io.ts";
 
 /** Read at a time; grows for a batch that is larger when its CRC is asked for. */
 const WALK_CHUNK_BYTES = 128 * 1024;
+
+/** A control batch is read whole up to this size: a marker has 78 bytes, one of the quorum a few hundred. */
+const CONTROL_BATCH_BYTES_MAX = 64 * 1024;
 
 /** Where and why a walk over the batches of a segment ended. */
 export type WalkEnd =
@@ -22,8 +25,13 @@ export interface WalkOptions {
   readonly chunkBytes?: number;
   /** Reads and checks whole batches; otherwise only their headers are read and looked at. */
   readonly verifyCrc: boolean;
-  /** Called for each batch with its place in the file. A returned string ends the walk there as corrupt, for that reason. */
-  onBatch(header: BatchHeader, positionBytes: number): string | undefined;
+  /** Makes `bytes` hold control batches whole. Default false. */
+  readonly readsControlBatches?: boolean;
+  /**
+   * Called for each batch with its place in the file. A returned string ends the walk there as corrupt, for that reason.
+   * @param bytes hold the header at `header.positionBytes`, and the batch where `verifyCrc` or `readsControlBatches` asks for it
+   */
+  onBatch(header: BatchHeader, positionBytes: number, bytes: Uint8Array): string | undefined;
 }
 
 /**
@@ -58,13 +66,26 @@ export async function walkSegment(options: WalkOptions): Promise<WalkEnd> {
         return { type: "incomplete", positionBytes: positionBytes + at };
       if (verifyCrc && !checkCrc(chunk, header))
         return { type: "corrupt", positionBytes: positionBytes + at, reason: "CRC" };
-      const refusal = options.onBatch(header, positionBytes + at);
+      if (options.readsControlBatches === true && isCutControlBatch(header, count)) {
+        chunkBytesWanted = Math.max(header.sizeInBytes, chunk.length);
+        break;
+      }
+      const refusal = options.onBatch(header, positionBytes + at, chunk);
       if (refusal !== undefined) return { type: "corrupt", positionBytes: positionBytes + at, reason: refusal };
       at += header.sizeInBytes;
     }
     positionBytes += at;
   }
   return { type: "end", positionBytes };
+}
+
+/** Whether a control batch goes on behind the chunk; one that claims more than any has is not read for that. */
+function isCutControlBatch(header: BatchHeader, chunkBytes: number): boolean {
+  return (
+    isControlBatch(header) &&
+    header.positionBytes + header.sizeInBytes > chunkBytes &&
+    header.sizeInBytes <= CONTROL_BATCH_BYTES_MAX
+  );
 }
 
 export interface BatchSearch {

@@ -1,4 +1,4 @@
-import { fail, FileError, joinPath, writeFully } from "@tidemark/base";
+import { fail, FileError, joinPath, readFileIfPresent, writeFully } from "@tidemark/base";
 import type { Clock, FileHandle, FileSystem, Offset } from "@tidemark/base";
 import type { BatchHeader } from "@tidemark/wire";
 import { DIRECT_BYTES_MAX, DIRECT_CACHED_BYTES_MAX, DirectIo } from "./direct-io.ts";
@@ -6,9 +6,11 @@ import {
   DELETED_SUFFIX,
   LOG_SUFFIX,
   OFFSET_INDEX_SUFFIX,
+  PRODUCER_SNAPSHOT_SUFFIX,
   segmentFileName,
   SIDE_FILE_SUFFIXES,
   TIME_INDEX_SUFFIX,
+  TRANSACTION_INDEX_SUFFIX,
 } from "./file-names.ts";
 import { LogError } from "./error.ts";
 import { RecentBatches } from "./recent-batches.ts";
@@ -17,6 +19,7 @@ import type { IndexedBatch } from "./segment-indexes.ts";
 import { walkSegment } from "./segment-walk.ts";
 import type { WalkEnd } from "./segment-walk.ts";
 import { NO_TIMESTAMP } from "./time-index.ts";
+import { TransactionIndex } from "./transaction-index.ts";
 
 /** A place in the file is looked for this much at a time: from an index entry it is not far. */
 const LOOKUP_CHUNK_BYTES = 8 * 1024;
@@ -33,6 +36,8 @@ export interface SegmentSettings {
   readonly indexBytesMax: number;
   /** Drawn once for each segment that is begun or opened: after this long no batch joins it. */
   readonly drawRollMs: () => number;
+  /** Behind the names of all files: of a segment that is not in the log yet. Default none. */
+  readonly nameSuffix?: string;
 }
 
 /** What decides whether a batch joins the active segment. */
@@ -44,7 +49,7 @@ export interface RollLimits {
 }
 
 /**
- * One `.log` file with its offset and time index.
+ * One `.log` file with its offset, time and transaction index.
  *
  * The file of the active segment stays open; that of a sealed one is open while somebody uses it, and beyond that from `keepOpen` to
  * `release`: a log of many segments must not hold a file for each. A removed segment stays readable for those who were reading it.
@@ -52,16 +57,19 @@ export interface RollLimits {
  */
 export class LogSegment {
   readonly baseOffset: Offset;
+  readonly transactionIndexPath: string;
   readonly io: DirectIo;
   readonly indexes: SegmentIndexes;
   /** Bytes of whole batches; what lies beyond in the file is not the log's yet, or not any more. */
   sizeBytes = 0;
   /** Bytes written or cut since the last `sync`. */
   isDirty = false;
+  transactionIndex: TransactionIndex;
   #path: string;
   readonly #files: FileSystem;
   readonly #clock: Clock;
   readonly #rollMs: number;
+  readonly #nameSuffix: string;
   readonly #recent = new RecentBatches();
   /** When the segment was begun, or opened. */
   #createdMs: number;
@@ -73,16 +81,21 @@ export class LogSegment {
   /** Also while nobody uses it. */
   #keepsOpen = false;
   #isRemoved = false;
+  /** Entries of the transaction index's file, which does not exist when there are none; -1 = unknown, write it whole. */
+  #persistedTransactions = 0;
 
   constructor(settings: SegmentSettings, baseOffset: Offset) {
-    const { files, clock, directory, indexBytesMax } = settings;
+    const { files, clock, directory, indexBytesMax, nameSuffix = "" } = settings;
     this.#files = files;
     this.#clock = clock;
     this.#rollMs = settings.drawRollMs();
     this.#createdMs = clock.wallMs();
     this.baseOffset = baseOffset;
-    this.#path = joinPath(directory, segmentFileName(baseOffset, LOG_SUFFIX));
-    this.indexes = new SegmentIndexes(files, directory, baseOffset, indexBytesMax);
+    this.#nameSuffix = nameSuffix;
+    this.#path = joinPath(directory, segmentFileName(baseOffset, LOG_SUFFIX) + nameSuffix);
+    this.transactionIndexPath = joinPath(directory, segmentFileName(baseOffset, TRANSACTION_INDEX_SUFFIX) + nameSuffix);
+    this.transactionIndex = new TransactionIndex(baseOffset);
+    this.indexes = new SegmentIndexes(files, directory, baseOffset, indexBytesMax, nameSuffix);
     this.io = new DirectIo(clock);
   }
 
@@ -112,11 +125,24 @@ export class LogSegment {
     return this.indexes.offsets;
   }
 
+  /** Takes over a transaction index that was read from its file, or was rebuilt and is not written yet. */
+  adoptTransactionIndex(index: TransactionIndex, isPersisted: boolean): void {
+    this.transactionIndex = index;
+    this.#persistedTransactions = isPersisted ? index.count : -1;
+  }
+
   /** Forgets what a survey noted, for another one. */
   reset(): void {
     this.sizeBytes = 0;
     this.#recent.clear();
     this.indexes.reset();
+    this.transactionIndex = new TransactionIndex(this.baseOffset);
+  }
+
+  /** The transaction index's file: without entries when it is absent; what is wrong when it is no index. @throws FileError */
+  async readTransactionIndexFile(): Promise<TransactionIndex | { readonly problem: string }> {
+    const bytes = await readFileIfPresent(this.#files, this.transactionIndexPath);
+    return TransactionIndex.decode(this.baseOffset, bytes ?? new Uint8Array(0));
   }
 
   /** Opens the log file for appending. @throws FileError */
@@ -210,12 +236,35 @@ export class LogSegment {
   }
 
   /**
-   * Brings the index files to exactly the entries in memory, and syncs them.
+   * Brings the three index files to exactly the entries in memory, and syncs them.
    * @returns whether one of them may be new: then the directory is to be synced
    * @throws FileError
    */
-  persistIndexes(): Promise<boolean> {
-    return this.indexes.persist();
+  async persistIndexes(): Promise<boolean> {
+    const isTransactionIndexNew = await this.#persistTransactionIndex();
+    return (await this.indexes.persist()) || isTransactionIndexNew;
+  }
+
+  /**
+   * Brings the transaction index's file to exactly the entries in memory, and syncs it.
+   * @returns whether the caller has to sync the directory
+   * @throws FileError
+   */
+  async #persistTransactionIndex(): Promise<boolean> {
+    const { count } = this.transactionIndex;
+    if (this.#persistedTransactions === count) return false;
+    if (count === 0) await removeIfPresent(this.#files, this.transactionIndexPath);
+    else {
+      const file = await this.#files.open(this.transactionIndexPath, "truncate");
+      try {
+        await writeFully(file, this.transactionIndex.encode(), 0);
+        await file.sync();
+      } finally {
+        await file.close();
+      }
+    }
+    this.#persistedTransactions = count;
+    return true;
   }
 
   /**
@@ -224,8 +273,14 @@ export class LogSegment {
    * @throws FileError
    */
   async truncateAt(positionBytes: number, offset: Offset): Promise<void> {
-    // What else Kafka may have left here would point behind the cut; Kafka makes it anew.
-    await this.#removeSideFiles([OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX]);
+    // What else another program may have left here would point behind the cut.
+    await this.#removeSideFiles([
+      OFFSET_INDEX_SUFFIX,
+      TIME_INDEX_SUFFIX,
+      TRANSACTION_INDEX_SUFFIX,
+      PRODUCER_SNAPSHOT_SUFFIX,
+    ]);
+    this.transactionIndex.truncateTo(offset);
     this.#recent.clear();
     this.sizeBytes = positionBytes;
     const { fromBytes, isFileBehind } = this.indexes.truncateTo(offset, positionBytes === 0);
@@ -233,7 +288,7 @@ export class LogSegment {
     else await this.#noteTimestamps(fromBytes);
     // Entries behind the cut leave the files at once: a segment that is sealed next may lie below the recovery point already, and
     // would not be written again.
-    if (isFileBehind) await this.persistIndexes();
+    if (isFileBehind || this.#persistedTransactions !== 0) await this.persistIndexes();
     const file = await this.openForAppend();
     await file.truncate(positionBytes);
     this.isDirty = false;
@@ -370,6 +425,36 @@ export class LogSegment {
     await this.#closeIfIdle();
   }
 
+  /**
+   * Takes the files away that another segment of the same base offset is about to replace; the snapshot of what lies below stays.
+   * The caller syncs the directory. @throws FileError
+   */
+  async makeWay(): Promise<void> {
+    this.#isRemoved = true;
+    await removeIfPresent(this.#files, this.path);
+    await this.#removeSideFiles([PRODUCER_SNAPSHOT_SUFFIX]);
+    await this.#closeIfIdle();
+  }
+
+  /**
+   * Gives all files the names that `suffix` says, the log file last: while that one has its old name the others may be found under either.
+   * The caller syncs the directory.
+   * @returns the segment under its new names
+   * @throws FileError
+   */
+  async renamed(settings: SegmentSettings, suffix: string): Promise<LogSegment> {
+    await this.close();
+    const renamed = new LogSegment({ ...settings, nameSuffix: suffix }, this.baseOffset);
+    const stem = this.path.slice(0, -(LOG_SUFFIX + this.#nameSuffix).length);
+    for (const kind of [...SIDE_FILE_SUFFIXES, LOG_SUFFIX]) {
+      await renameIfPresent(settings.files, stem + kind + this.#nameSuffix, stem + kind + suffix);
+    }
+    renamed.sizeBytes = this.sizeBytes;
+    renamed.indexes.takeOver(this.indexes);
+    renamed.adoptTransactionIndex(this.transactionIndex, true);
+    return renamed;
+  }
+
   /** Replaces the log file by a fresh copy of itself that is known to be on the disk. The caller syncs the directory. @throws FileError */
   async copyAfresh(): Promise<void> {
     const copyPath = `${this.path}.tmp`;
@@ -425,9 +510,9 @@ export class LogSegment {
   }
 
   async #removeSideFiles(except: readonly string[] = []): Promise<void> {
-    const stem = this.path.slice(0, -LOG_SUFFIX.length);
+    const stem = this.path.slice(0, -(LOG_SUFFIX + this.#nameSuffix).length);
     for (const suffix of SIDE_FILE_SUFFIXES)
-      if (!except.includes(suffix)) await removeIfPresent(this.#files, stem + suffix);
+      if (!except.includes(suffix)) await removeIfPresent(this.#files, stem + suffix + this.#nameSuffix);
   }
 }
 

@@ -31,7 +31,9 @@ export type VerifyKind =
   | "records-damaged"
   | "segment-base-differs"
   | "segments-missing"
-  | "tail-torn";
+  | "snapshot-damaged"
+  | "tail-torn"
+  | "transaction-index-damaged";
 
 export interface VerifyFinding {
   readonly severity: VerifySeverity;

@@ -45,6 +45,16 @@ const verify = ({ files, environment: { workers } }: ManagerFixture, path = "") 
 const kindsOf = (findings: readonly { readonly kind: string }[]) => findings.map(({ kind }) => kind);
 
 describe("verification of a directory", () => {
+  test("a damaged snapshot of producers and a damaged transaction index are found", async () => {
+    const fixture = await filledDirectory();
+    await patch(fixture, "orders-0/00000000000000000100.snapshot", 5, 1);
+    const index = await fixture.files.open(`${DATA}/orders-0/00000000000000000000.txnindex`, "create");
+    await index.writeAt(new Uint8Array(33), 0);
+    await index.close();
+    const { errors } = await verify(fixture);
+    expect(kindsOf(errors)).toEqual(["snapshot-damaged", "transaction-index-damaged"]);
+  });
+
   test("a directory that was closed has no findings, and is not written to", async () => {
     const fixture = await filledDirectory();
     const operations = fixture.files.operationCount;

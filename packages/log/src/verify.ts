@@ -30,6 +30,7 @@ import { VerifyFindings } from "./verify-report.ts";
 import type { PartitionVerification, SegmentVerification, VerifyReport } from "./verify-report.ts";
 import { verifySegment } from "./verify-segment.ts";
 import { TimeIndexVerifier } from "./verify-time-index.ts";
+import { verifySnapshots, verifyTransactionIndex } from "./verify-side-files.ts";
 
 export interface VerifyOptions {
   readonly files: FileSystem;
@@ -178,9 +179,9 @@ async function verifyPartition(
   // The epoch file before the segments: while a node runs, an epoch is in the file before it is in the log.
   const entries = await readEpochs(context, directory);
   await verifyPartitionMetadata(context, directory);
-  const baseOffsets = (await files.list(directory))
-    .flatMap((file) => parseSegmentFileName(file, LOG_SUFFIX) ?? [])
-    .sort((a, b) => a - b);
+  const names = [...(await files.list(directory))].sort();
+  await verifySnapshots(context, directory, names);
+  const baseOffsets = names.flatMap((file) => parseSegmentFileName(file, LOG_SUFFIX) ?? []).sort((a, b) => a - b);
   if (baseOffsets.length === 0) findings.add("error", "segments-missing", directory, "there is no segment");
   const segments: SegmentVerification[] = [];
   let endOffset: number = baseOffsets[0] ?? 0;
@@ -202,6 +203,7 @@ async function verifyPartition(
     const isActive = at === baseOffsets.length - 1;
     try {
       const index = await readIndex(context, { indexPath, baseOffset, isActive });
+      await verifyTransactionIndex(context, directory, { baseOffset, isActive });
       const { mayBeTorn } = context;
       const timeIndex = {
         path: joinPath(directory, segmentFileName(baseOffset, TIME_INDEX_SUFFIX)),

@@ -1,4 +1,5 @@
 import { toLeaderEpoch } from "@tidemark/base";
+import { encodeBatch } from "@tidemark/wire";
 import { describe, expect, test } from "vitest";
 import { batch, leader, stateOf, stored } from "./partition.fixture.ts";
 
@@ -165,6 +166,14 @@ describe("OL OffsetsForLeaderEpoch", () => {
       "(0,0)",
       "FENCED_LEADER_EPOCH",
     ]);
+  });
+
+  test("a transaction that no coordinator vouches for is refused with INVALID_TXN_STATE, and nothing is appended", async () => {
+    const replica = await leader([]);
+    const records = [{ key: null, value: new Uint8Array(1), timestamp: 0 }];
+    const sent = encodeBatch(records, { producerId: 7, producerEpoch: 0, baseSequence: 0, transactional: true });
+    const answer = await replica.partition.produce(sent, { acks: 1, timeoutMs: 100, origin: "client" });
+    expect([answer.error, answer.baseOffset, replica.partition.log.logEndOffset]).toEqual(["INVALID_TXN_STATE", -1, 0]);
   });
 
   test("OL-08 a failed replica answers KAFKA_STORAGE_ERROR, to fetches and produces too", async () => {

@@ -26,6 +26,7 @@ export type TidemarkErrorCode =
 
 const KINDS: Readonly<Record<TidemarkErrorCode, TidemarkErrorKind>> = {
   CLOSED: "reopen",
+  COMPACTION_ABORTED: "retry",
   CORRUPT_MESSAGE: "restore-data",
   DUPLICATE_SEQUENCE_NUMBER: "reopen",
   FENCED_LEADER_EPOCH: "reopen",
@@ -39,6 +40,7 @@ const KINDS: Readonly<Record<TidemarkErrorCode, TidemarkErrorKind>> = {
   INVALID_REQUEST: "fix-call",
   INVALID_TIMESTAMP: "fix-call",
   INVALID_TOPIC_EXCEPTION: "fix-call",
+  INVALID_TXN_STATE: "fix-call",
   KAFKA_STORAGE_ERROR: "reopen",
   LOG_DIRECTORY_LOCKED: "reopen",
   LOG_DIRECTORY_LOCK_UNSUPPORTED: "fix-call",
@@ -53,6 +55,7 @@ const KINDS: Readonly<Record<TidemarkErrorCode, TidemarkErrorKind>> = {
   RECORD_LIST_TOO_LARGE: "fix-call",
   REQUEST_TIMED_OUT: "retry",
   TOPIC_ALREADY_EXISTS: "fix-call",
+  TRANSACTION_COORDINATOR_FENCED: "reopen",
   UNEXPECTED_APPEND_OFFSET: "fix-call",
   UNKNOWN_DIRECTORY: "fix-call",
   UNKNOWN_TOPIC_OR_PARTITION: "fix-call",

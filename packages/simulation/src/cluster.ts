@@ -10,6 +10,7 @@ import {
   SimulatedEnvironment,
   SimulatedMessageNetwork,
   SimulatedRandom,
+  WALL_START_MS,
 } from "@tidemark/simulator";
 import type { LossRule, SimulatedPeer } from "@tidemark/simulator";
 import { decodeRecords, encodeBatch, recordsSection, scanBatch } from "@tidemark/wire";
@@ -508,7 +509,8 @@ export function textBatch(values: readonly string[], producer?: { id: number; se
   const ids =
     producer === undefined ? {} : { producerId: producer.id, producerEpoch: 0, baseSequence: producer.sequence };
   return encodeBatch(
-    values.map((value) => ({ key: null, value: new TextEncoder().encode(value), timestamp: 1 })),
+    // The time of the simulated world: a log forgets the producer of a batch that is a day old.
+    values.map((value) => ({ key: null, value: new TextEncoder().encode(value), timestamp: WALL_START_MS })),
     ids,
   );
 }

@@ -1,4 +1,6 @@
 export { BatchBuilder } from "./batch-builder.ts";
+export { deleteHorizonMs, emptyBatch, rawRecords, rebuildBatch } from "./batch-rebuild.ts";
+export type { RawRecord } from "./batch-rebuild.ts";
 export { compressionLevels, compressPayload, decompressPayload } from "./codec.ts";
 export {
   compressBatch,
@@ -7,6 +9,8 @@ export {
   IN_POOL_BYTES_MIN,
   INLINE_OUTPUT_BYTES_MAX,
 } from "./compression.ts";
+export { encodeEndTransactionMarker, END_TRANSACTION_MARKER_BYTES, endTransactionMarkerOf } from "./control-record.ts";
+export type { EndTransactionMarker } from "./control-record.ts";
 export { CRC_NATIVE_BYTES_MIN, crc32c } from "./crc32c.ts";
 export { WireError } from "./error.ts";
 export type { WireErrorCode, WireFacts } from "./error.ts";

@@ -82,7 +82,7 @@ describe("scan", () => {
     ["a negative records count", (view: DataView) => view.setInt32(57, -2), "records count -2"],
     ["a negative base offset", (view: DataView) => view.setBigInt64(0, -1n), "base offset -1 outside 0 .. 2^53 - 1"],
   ])("%s is corrupt", (_about, edit, reason) => {
-    expect(scanBatch(edited(batch, edit), 0)).toEqual({ type: "corrupt", positionBytes: 0, reason });
+    expect(scanBatch(edited(batch, edit), 0)).toMatchObject({ type: "corrupt", positionBytes: 0, reason });
   });
 
   test("the largest last offset is 2^53 - 2: the log end offset after it is still an offset", () => {

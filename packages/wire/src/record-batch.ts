@@ -40,9 +40,10 @@ const HEADER_UP_TO_MAGIC = 17;
 const ANY_BATCH_BYTES_MIN = LOG_OVERHEAD + 14;
 
 const CODEC_MASK = 0x07;
-const LOG_APPEND_TIME_BIT = 0x08;
+export const LOG_APPEND_TIME_BIT = 0x08;
 export const TRANSACTIONAL_BIT = 0x10;
-const CONTROL_BIT = 0x20;
+export const CONTROL_BIT = 0x20;
+export const DELETE_HORIZON_BIT = 0x40;
 /** Bits Kafka keeps when it rewrites a header: all it knows. */
 const KNOWN_ATTRIBUTES = 0x7f;
 
@@ -127,8 +128,13 @@ export type BatchScan =
   | { readonly type: "batch"; readonly header: BatchHeader }
   /** The bytes end inside it. `neededBytes` counts from its first byte: 61 if even the header is cut, else its size. */
   | { readonly type: "incomplete"; readonly neededBytes: number }
-  /** Not a batch of ours, however many bytes follow. */
-  | { readonly type: "corrupt"; readonly positionBytes: number; readonly reason: string };
+  /** Not a batch of ours, however many bytes follow. With a header where size and magic are right, and only what it counts is not. */
+  | {
+      readonly type: "corrupt";
+      readonly positionBytes: number;
+      readonly reason: string;
+      readonly header?: BatchHeader;
+    };
 
 /**
  * The batch at `positionBytes`, all of which must lie before `endBytes` to be a "batch".
@@ -170,8 +176,8 @@ function scanHeader(bytes: Uint8Array, positionBytes: number, endBytes: number):
   if (availableBytes < RECORD_BATCH_OVERHEAD) return { type: "incomplete", neededBytes: RECORD_BATCH_OVERHEAD };
 
   const header = headerAt(bytes, positionBytes, sizeInBytes);
-  if (header.lastOffsetDelta < 0) return corrupt(positionBytes, `last offset delta ${header.lastOffsetDelta}`);
-  if (header.recordsCount < 0) return corrupt(positionBytes, `records count ${header.recordsCount}`);
+  if (header.lastOffsetDelta < 0) return corrupt(positionBytes, `last offset delta ${header.lastOffsetDelta}`, header);
+  if (header.recordsCount < 0) return corrupt(positionBytes, `records count ${header.recordsCount}`, header);
   // Strict: the log end offset after this batch has to be a safe integer as well.
   if (!(header.baseOffset >= 0 && header.lastOffset < Number.MAX_SAFE_INTEGER)) {
     return corrupt(positionBytes, `base offset ${header.baseOffset} outside 0 .. 2^53 - 1`);
@@ -201,8 +207,8 @@ function headerAt(bytes: Uint8Array, positionBytes: number, sizeInBytes: number)
   };
 }
 
-function corrupt(positionBytes: number, reason: string): BatchScan {
-  return { type: "corrupt", positionBytes, reason };
+function corrupt(positionBytes: number, reason: string, header?: BatchHeader): BatchScan {
+  return { type: "corrupt", positionBytes, reason, ...(header === undefined ? {} : { header }) };
 }
 
 /** Whether the stored CRC is that of the bytes; the batch lies at `header.positionBytes` in `bytes`. O(batch). */

@@ -423,8 +423,8 @@ export const MUTANTS: readonly Mutant[] = [
     edits: [
       {
         file: CONTROLLER_STATE,
-        find: `leave(state, brokerId, { evenIfLast: mayHaveLostTail })`,
-        replace: `(mayHaveLostTail ? state : leave(state, brokerId, { evenIfLast: false }))`,
+        find: `leave(state, brokerId, { evenIfLast: !isWhole })`,
+        replace: `(isWhole ? leave(state, brokerId, { evenIfLast: false }) : state)`,
       },
     ],
   },
