@@ -49,6 +49,20 @@ describe("Kafka's dump tool on a directory that our log wrote", () => {
     expect(codecs).toEqual(new Set(COMPRESSION_CODECS));
   });
 
+  test("reads every snapshot of producers, and what it says of them is what was written", async () => {
+    const snapshots = await filesOf(".snapshot");
+    expect(snapshots.length).toBeGreaterThan(5);
+    const { exitCode, stdout, stderr } = await dumpLogSegments(snapshots, []);
+    expect({ exitCode, stderr }).toEqual({ exitCode: 0, stderr: "" });
+    expect(complaintsIn(stdout)).toEqual([]);
+    const last = stdout.slice(stdout.lastIndexOf("Dumping "));
+    const producers = last.split("\n").filter((line) => line.startsWith("producerId:"));
+    const idempotent = written.batches.map((batch) => headerOf(batch)).filter(({ producerId }) => producerId >= 0);
+    expect(producers.map((line) => fieldOf(line, "producerId")).sort((a, b) => a - b)).toEqual(
+      idempotent.map(({ producerId }) => producerId).sort((a, b) => a - b),
+    );
+  });
+
   test("finds every index entry at a batch of its segment", async () => {
     const indexes = await filesOf(".index");
     const entries = await Promise.all(indexes.map(async (path) => (await readFile(path)).length / 8));
@@ -114,6 +128,7 @@ async function writeLog(directory: string): Promise<typeof written> {
     partition: 0,
     config: { ...DEFAULT_LOG_CONFIG, segmentBytes: 20_000, indexIntervalBytes: 500 },
     wasCleanShutdown: true,
+    producerIdExpirationMs: Number.MAX_SAFE_INTEGER,
     logDirectory: new LogDirectory(join(directory, "..")),
   });
   const random = new SeededRandom(7);

@@ -337,6 +337,8 @@ export class LogDuel {
       partition: 0,
       config: this.#config,
       wasCleanShutdown: isClean,
+      // Kafka's clock stands still in the time of the batches, ours does not.
+      producerIdExpirationMs: Number.MAX_SAFE_INTEGER,
       logDirectory: new LogDirectory(join(directory, "..")),
     });
   }
