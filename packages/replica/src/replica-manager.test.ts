@@ -56,12 +56,12 @@ class World {
   /** What a leader answers to a fetch; without one it is silent, or lost. */
   fetched: (() => ResponseTo<FetchRequest>) | undefined;
 
-  async start(): Promise<ReplicaManager> {
+  async start({ bootId = "boot", directory = "log" } = {}): Promise<ReplicaManager> {
     const { environment } = this;
     const logs = await LogManager.open({
       environment,
       openState: async () => environment.state,
-      directory: "log",
+      directory,
       nodeId: 1,
       defaults: CONFIG,
     });
@@ -84,7 +84,7 @@ class World {
       host: "h",
       port: 1,
       incarnationId: "start",
-      bootId: "boot",
+      bootId,
       topicConfig: () => CONFIG,
       config: DEFAULT_REPLICA_MANAGER_CONFIG,
     });
@@ -246,6 +246,17 @@ test("a failed disk: the broker is registered at once as one of another boot, wi
     ]);
     expect([manager.brokerEpoch, manager.partition(led)?.leaderEpoch]).toEqual([12, 1]);
     await manager.close();
+    // The controller may have heard nothing of it: the next process of this boot of the kernel says so itself.
+    const bootIdOf = async (bootId: string): Promise<string | undefined> => {
+      world.asked.length = 0;
+      const next = await world.start({ bootId, directory: `log-of-${bootId}` });
+      await world.wait(10);
+      await next.close();
+      const [registration] = world.asked.flatMap(({ request }) => (request.kind === "register" ? [request] : []));
+      return registration?.bootId;
+    };
+    expect(await bootIdOf("boot")).toBe("boot after a failure of the disk");
+    expect(await bootIdOf("another")).toBe("another");
   });
 });
 

@@ -1,4 +1,4 @@
-import { BufferPool } from "@tidemark/base";
+import { BufferPool, decodeUtf8, encodeUtf8 } from "@tidemark/base";
 import type { Clock, Timer } from "@tidemark/base";
 import { putStateOffset, readStateOffset } from "@tidemark/log";
 import type { LogManager, TopicConfig } from "@tidemark/log";
@@ -79,6 +79,10 @@ export interface ReplicaManagerOptions {
   readonly onFailed?: (name: PartitionName, reason: string) => void;
 }
 
+/** In `State`: the boot of the kernel in which the disk failed last. */
+const FAILED_BOOT_KEY = "failed-boot";
+const AFTER_FAILURE = " after a failure of the disk";
+
 /**
  * All replicas of one broker: follows the controller's stream of states, fetches from leaders, serves peers and clients.
  *
@@ -108,8 +112,14 @@ export class ReplicaManager {
   /** What waits for the controller is to look again at what it waits for. */
   readonly #interrupted = new WakeSignal();
 
+  /** The boot that this process tells of: another one once the disk has failed in it, for all later processes too. */
+  readonly #bootId: string;
+
   private constructor(options: ReplicaManagerOptions) {
     this.#options = options;
+    const { bootId, logs } = options;
+    const failed = logs.state.get(FAILED_BOOT_KEY);
+    this.#bootId = failed !== undefined && decodeUtf8(failed) === bootId ? `${bootId}${AFTER_FAILURE}` : bootId;
     this.#pool = options.pool ?? new BufferPool();
   }
 
@@ -265,7 +275,7 @@ export class ReplicaManager {
    * member too, and leads nothing. So does its next process, whose boot is again another than the one that is registered.
    */
   get #identity(): Pick<RegisterRequest, "incarnationId" | "bootId" | "cleanShutdownBrokerEpoch" | "isTailDurable"> {
-    const { incarnationId, bootId, logs, config } = this.#options;
+    const { incarnationId, logs, config } = this.#options;
     if (this.#hasStorageFailed)
       return {
         incarnationId: `${incarnationId} failed`,
@@ -277,7 +287,7 @@ export class ReplicaManager {
     // A topic keeps the flush mode that it was made with, and it is the one of the logs that is true.
     const isTailDurable =
       config.replica.countsFlushedEnds && [...logs.topics.values()].every((topic) => topic.config.flush === "always");
-    return { incarnationId, bootId, cleanShutdownBrokerEpoch, isTailDurable };
+    return { incarnationId, bootId: this.#bootId, cleanShutdownBrokerEpoch, isTailDurable };
   }
 
   /**
@@ -289,6 +299,18 @@ export class ReplicaManager {
     this.#isRegistered = false;
     for (const fetcher of this.#fetchers.values()) fetcher.close();
     this.#interrupted.wake();
+    void this.#noteFailedBoot();
+  }
+
+  /**
+   * The controller may not hear of the failure before this process is gone. The next one, on the same boot of the kernel, would pass for
+   * one whose page cache still has all that was written. It says otherwise if it finds this note; without `State` it cannot.
+   */
+  async #noteFailedBoot(): Promise<void> {
+    const { bootId, logs } = this.#options;
+    await logs.state
+      .commit([{ key: FAILED_BOOT_KEY, value: encodeUtf8(bootId) }], { sync: true })
+      .catch(() => undefined);
   }
 
   async #takeClusterState(): Promise<void> {
