@@ -26,10 +26,20 @@ export class LogModel {
   readonly endOffset: number;
   readonly batches: readonly ModelBatch[];
   readonly epochs: readonly ModelEpoch[];
+  /** Where no batch is left, a snapshot may still know the producer. */
+  readonly #remembered: number | undefined;
   #bytes: Uint8Array | undefined;
   #print: string | undefined;
 
-  constructor(startOffset: number, endOffset: number, batches: readonly ModelBatch[], epochs: readonly ModelEpoch[]) {
+  /** @param remembered the producer's next sequence, as a log without batches told it */
+  constructor(
+    startOffset: number,
+    endOffset: number,
+    batches: readonly ModelBatch[],
+    epochs: readonly ModelEpoch[],
+    remembered?: number,
+  ) {
+    this.#remembered = batches.length === 0 ? remembered : undefined;
     this.startOffset = startOffset;
     this.endOffset = endOffset;
     this.batches = batches;
@@ -63,7 +73,7 @@ export class LogModel {
 
   /** What the producer's next batch must carry; `undefined` in a log that does not know it. */
   get nextSequence(): number | undefined {
-    return this.batches.at(-1)?.nextSequence;
+    return this.batches.at(-1)?.nextSequence ?? this.#remembered;
   }
 
   /** Equal for equal logs. */
@@ -77,7 +87,8 @@ export class LogModel {
     if (epoch === this.latestEpoch) return this;
     const startOffset = this.endOffset;
     const kept = this.epochs.filter((entry) => entry.epoch < epoch && entry.startOffset < startOffset);
-    return new LogModel(this.startOffset, this.endOffset, this.batches, [...kept, { epoch, startOffset }]);
+    const epochs = [...kept, { epoch, startOffset }];
+    return new LogModel(this.startOffset, this.endOffset, this.batches, epochs, this.#remembered);
   }
 
   /** A batch of so many records at the end, in its producer's sequence; an epoch whose entry a truncation took begins anew with it. */
@@ -110,7 +121,7 @@ export class LogModel {
     if (offset >= this.endOffset) {
       const { startOffset, endOffset } = this;
       const epochs = this.epochs.filter((entry) => entry.startOffset < endOffset);
-      return new LogModel(startOffset, endOffset, this.batches, epochs);
+      return new LogModel(startOffset, endOffset, this.batches, epochs, this.#remembered);
     }
     const batches = this.batches.filter((batch) => batch.lastOffset < offset);
     const epochs = this.epochs.filter((entry) => entry.startOffset < offset);
@@ -122,7 +133,7 @@ export class LogModel {
     const covering = this.epochs.findLast((entry) => entry.startOffset <= offset);
     const above = this.epochs.filter((entry) => entry.startOffset > offset);
     const epochs = covering === undefined ? above : [{ epoch: covering.epoch, startOffset: offset }, ...above];
-    return new LogModel(offset, this.endOffset, this.batches, epochs);
+    return new LogModel(offset, this.endOffset, this.batches, epochs, this.#remembered);
   }
 
   emptiedAt(offset: number): LogModel {

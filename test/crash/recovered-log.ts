@@ -85,7 +85,8 @@ function readBatches(path: string, bytes: Uint8Array): SegmentOnDisk["batches"] 
 export async function readLog(log: PartitionLog, disk: SimulatedDisk): Promise<LogModel> {
   const segments = readSegments(disk.image().files(), log.directory);
   const batches = segments.flatMap((segment) => segment.batches);
-  const model = new LogModel(log.logStartOffset, log.logEndOffset, batches, log.epochEntries);
+  const remembered = log.nextSequence(PRODUCER_ID);
+  const model = new LogModel(log.logStartOffset, log.logEndOffset, batches, log.epochEntries, remembered);
   demand(log.damaged.length === 0, "S13", () => `damaged: ${JSON.stringify(log.damaged)}`);
   demand(
     log.segments.map(({ baseOffset, sizeBytes }) => `${baseOffset}:${sizeBytes}`).join() ===
@@ -131,9 +132,11 @@ export async function readOpenedLog(log: PartitionLog, disk: SimulatedDisk): Pro
   return model;
 }
 
-/** The log goes on with its producer where its last batch ends. */
+/** The log goes on with its producer where its last batch ends; without one it may remember it, and then where all that it had ended. */
 function checkProducer(log: PartitionLog, model: LogModel): void {
   const next = log.nextSequence(PRODUCER_ID);
+  const isEmpty = model.batches.length === 0;
+  demand(!isEmpty || next === undefined || next <= log.logEndOffset, "S17", () => `next sequence ${next} of none`);
   demand(next === model.nextSequence, "S17", () => `next sequence ${next} in place of ${model.nextSequence}`);
 }
 
