@@ -31,6 +31,8 @@ export interface SegmentToVerify {
   /** No batch may begin below. */
   readonly previousEndOffset: number;
   readonly previousEpoch: number;
+  /** What lies below is deleted, and has no leader epochs any more. */
+  readonly logStartOffset: number;
   readonly epochs: LeaderEpochCache | undefined;
   readonly indexPath: string;
   readonly index: readonly OffsetIndexEntry[];
@@ -177,8 +179,10 @@ class SegmentVerifier {
     this.#endOffset = Math.max(this.#endOffset, lastOffset + 1);
   }
 
-  #checkEpoch({ partitionLeaderEpoch: epoch }: BatchHeader, at: { positionBytes: number; offset: number }): void {
-    const { path, epochs } = this.#segment;
+  #checkEpoch(header: BatchHeader, at: { positionBytes: number; offset: number }): void {
+    const { path, epochs, logStartOffset } = this.#segment;
+    const epoch = header.partitionLeaderEpoch;
+    if (header.lastOffset < logStartOffset) return;
     if (epoch < this.#lastEpoch) {
       this.#findings.add("error", "epoch-order", path, `leader epoch ${epoch} behind ${this.#lastEpoch}`, at);
     }

@@ -1,4 +1,4 @@
-import { encodeUtf8 } from "@tidemark/base";
+import { encodeUtf8, toOffset } from "@tidemark/base";
 import { NODE_CODECS } from "@tidemark/codecs";
 import { compressPayload, encodeBatch, recordsSection, scanBatch, withCompressedPayload } from "@tidemark/wire";
 import { describe, expect, test } from "vitest";
@@ -54,6 +54,24 @@ describe("verification of a directory", () => {
     const { errors } = await verify(fixture);
     expect(kindsOf(errors)).toEqual(["snapshot-damaged", "transaction-index-damaged"]);
   });
+
+  test.each([[20], [50], [70], [100]])(
+    "batches below the log start %i are deleted, and nothing is amiss with them",
+    async (start) => {
+      const fixture = new ManagerFixture();
+      const manager = await fixture.open();
+      await manager.createTopic("orders", 1, { ...CONFIG, segmentBytes: 100_000 });
+      const log = await lead(manager, "orders");
+      for (let record = 0; record < 50; record += 1) await append(log, VALUE);
+      await lead(manager, "orders");
+      for (let record = 50; record < 100; record += 1) await append(log, VALUE);
+      await log.deleteRecords(toOffset(start));
+      expect(log.segments).toHaveLength(1);
+      await manager.close();
+      const { errors, notes } = await verify(fixture);
+      expect([errors, notes]).toEqual([[], []]);
+    },
+  );
 
   test("a directory that was closed has no findings, and is not written to", async () => {
     const fixture = await filledDirectory();

@@ -52,6 +52,8 @@ interface VerifyContext {
   readonly findings: VerifyFindings;
   /** Whether the end of a log may be torn or growing. */
   readonly mayBeTorn: boolean;
+  /** By the name of the partition's directory. */
+  readonly logStarts: ReadonlyMap<string, number>;
   readonly onSegment: (segment: SegmentVerification) => void;
 }
 
@@ -69,12 +71,14 @@ export async function verifyDirectory(options: VerifyOptions): Promise<VerifyRep
   const isPartition = names.some((name) => parseSegmentFileName(name, LOG_SUFFIX) !== undefined);
   const home = isPartition ? directoryOf(directory) : directory;
   const wasCleanShutdown = isInUse !== true && (await readCleanShutdownMarker(files, home)) !== undefined;
+  const starts = await readOffsetCheckpoint(files, joinPath(home, LOG_START_CHECKPOINT));
   const figures = { segments: 0, batches: 0, records: 0, bytes: 0, indexEntries: 0 };
   const context: VerifyContext = {
     files,
     workers,
     findings,
     mayBeTorn: !wasCleanShutdown,
+    logStarts: new Map(starts.entries.map(({ topic, partition, offset }) => [`${topic}-${partition}`, offset])),
     onSegment: (segment) => {
       figures.segments += 1;
       figures.batches += segment.batches;
@@ -186,6 +190,7 @@ async function verifyPartition(
   const segments: SegmentVerification[] = [];
   let endOffset: number = baseOffsets[0] ?? 0;
   let lastEpoch = -1;
+  const logStartOffset = context.logStarts.get(directory.slice(directory.lastIndexOf("/") + 1)) ?? 0;
   for (const [at, baseOffset] of baseOffsets.entries()) {
     const path = joinPath(directory, segmentFileName(baseOffset, LOG_SUFFIX));
     const indexPath = joinPath(directory, segmentFileName(baseOffset, OFFSET_INDEX_SUFFIX));
@@ -222,6 +227,7 @@ async function verifyPartition(
           mayBeTorn,
           previousEndOffset: endOffset,
           previousEpoch: lastEpoch,
+          logStartOffset,
           epochs: entries === undefined ? undefined : new LeaderEpochCache(entries),
           indexPath,
           index,
