@@ -7,7 +7,7 @@ import type { DurabilityReport } from "./durability.ts";
 /** Histories of a cell that says "kept". More of them: `TIDEMARK_SEEDS=500`. */
 const SEEDS = Number(process.env["TIDEMARK_SEEDS"] ?? 12);
 /** One of so many has to lose something where a cell says that it may. */
-const SEEDS_UNTIL_LOST = 30;
+const SEEDS_UNTIL_LOST = 200;
 
 const CELLS = FAILURES.flatMap((failure) =>
   MODES.map((mode, column) => ({
