@@ -15,9 +15,9 @@ interface SuiteEffort extends Effort {
 
 /** For `npm test`. */
 export const DEFAULT_EFFORT: SuiteEffort = {
-  outcomesMax: { always: 96, none: 48 },
-  secondCrashOneIn: { always: 64, none: 128 },
-  secondCrashAfterKillOneIn: 3,
+  outcomesMax: { always: 64, none: 24 },
+  secondCrashOneIn: { always: 160, none: 448 },
+  secondCrashAfterKillOneIn: 6,
   secondOutcomesMax: 24,
   secondTornMax: 2,
   tearsEveryByte: false,
