@@ -255,7 +255,8 @@ test("a failed disk: the broker is registered at once as one of another boot, wi
       const [registration] = world.asked.flatMap(({ request }) => (request.kind === "register" ? [request] : []));
       return registration?.bootId;
     };
-    expect(await bootIdOf("boot")).toBe("boot after a failure of the disk");
+    expect(await bootIdOf("boot")).toBe("boot after start");
+    expect(await bootIdOf("boo")).toBe("boo");
     expect(await bootIdOf("another")).toBe("another");
   });
 });

@@ -79,9 +79,13 @@ export interface ReplicaManagerOptions {
   readonly onFailed?: (name: PartitionName, reason: string) => void;
 }
 
-/** In `State`: the boot of the kernel in which the disk failed last. */
+/** In `State`: the boot of the kernel in which the disk failed last, a space, and the incarnation that it failed. */
 const FAILED_BOOT_KEY = "failed-boot";
-const AFTER_FAILURE = " after a failure of the disk";
+
+/** Another name after each failure: after the second one in a boot the controller must not take the next process for one of the first. */
+function bootIdAfter(failed: string, bootId: string): string {
+  return failed.startsWith(`${bootId} `) ? `${bootId} after ${failed.slice(bootId.length + 1)}` : bootId;
+}
 
 /**
  * All replicas of one broker: follows the controller's stream of states, fetches from leaders, serves peers and clients.
@@ -119,7 +123,7 @@ export class ReplicaManager {
     this.#options = options;
     const { bootId, logs } = options;
     const failed = logs.state.get(FAILED_BOOT_KEY);
-    this.#bootId = failed !== undefined && decodeUtf8(failed) === bootId ? `${bootId}${AFTER_FAILURE}` : bootId;
+    this.#bootId = failed === undefined ? bootId : bootIdAfter(decodeUtf8(failed), bootId);
     this.#pool = options.pool ?? new BufferPool();
   }
 
@@ -307,10 +311,9 @@ export class ReplicaManager {
    * one whose page cache still has all that was written. It says otherwise if it finds this note; without `State` it cannot.
    */
   async #noteFailedBoot(): Promise<void> {
-    const { bootId, logs } = this.#options;
-    await logs.state
-      .commit([{ key: FAILED_BOOT_KEY, value: encodeUtf8(bootId) }], { sync: true })
-      .catch(() => undefined);
+    const { bootId, incarnationId, logs } = this.#options;
+    const value = encodeUtf8(`${bootId} ${incarnationId}`);
+    await logs.state.commit([{ key: FAILED_BOOT_KEY, value }], { sync: true }).catch(() => undefined);
   }
 
   async #takeClusterState(): Promise<void> {
