@@ -1,0 +1,3 @@
+import { runRandomHistories } from "./random-histories.ts";
+
+runRandomHistories(1, 2);
