@@ -138,7 +138,7 @@ describe("a stranger opens an example", () => {
     await page.locator(".verdict button", { hasText: "Show that moment" }).click();
     expect([await isLaneInSight(), await stepOf(page)]).toEqual([true, 34]);
     await page.locator(".aftermath button").click();
-    expect(await stepOf(page)).toBe(40);
+    expect(await stepOf(page)).toBe(41);
     await page.locator(".verdict button", { hasText: "10 steps before" }).click();
     expect(await page.locator(".controls").getAttribute("data-playing")).toBe("");
     expect(await stepOf(page)).toBeLessThan(34);
