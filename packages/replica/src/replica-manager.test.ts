@@ -1,5 +1,6 @@
 import { toLeaderEpoch } from "@tidemark/base";
 import { DEFAULT_LOG_CONFIG, LogManager } from "@tidemark/log";
+import type { FlushMode } from "@tidemark/log";
 import { SimulatedEnvironment } from "@tidemark/simulator";
 import { encodeBatch, PeerError } from "@tidemark/wire";
 import type {
@@ -56,7 +57,16 @@ class World {
   /** What a leader answers to a fetch; without one it is silent, or lost. */
   fetched: (() => ResponseTo<FetchRequest>) | undefined;
 
-  async start({ bootId = "boot", directory = "log" } = {}): Promise<ReplicaManager> {
+  /** @param options `flushes`: of a topic each that is there before */
+  async start(
+    options: {
+      readonly bootId?: string;
+      readonly directory?: string;
+      readonly countsFlushedEnds?: boolean;
+      readonly flushes?: readonly FlushMode[];
+    } = {},
+  ): Promise<ReplicaManager> {
+    const { bootId = "boot", directory = "log", countsFlushedEnds = false, flushes = [] } = options;
     const { environment } = this;
     const logs = await LogManager.open({
       environment,
@@ -65,6 +75,7 @@ class World {
       nodeId: 1,
       defaults: CONFIG,
     });
+    for (const [at, flush] of flushes.entries()) await logs.createTopic(`before-${at}`, 1, { ...CONFIG, flush });
     const createTopic = logs.createTopic.bind(logs);
     logs.createTopic = async (name, ...rest) => {
       if (name === this.stuckTopic) return new Promise(() => undefined);
@@ -86,7 +97,10 @@ class World {
       incarnationId: "start",
       bootId,
       topicConfig: () => CONFIG,
-      config: DEFAULT_REPLICA_MANAGER_CONFIG,
+      config: {
+        ...DEFAULT_REPLICA_MANAGER_CONFIG,
+        replica: { ...DEFAULT_REPLICA_MANAGER_CONFIG.replica, countsFlushedEnds },
+      },
     });
   }
 
@@ -291,3 +305,20 @@ test("a partition that an answer leaves out hears nothing of what it says about 
     await manager.close();
   });
 });
+
+test.each([
+  { countsFlushedEnds: true, flush: "always", isTailDurable: true },
+  { countsFlushedEnds: true, flush: "none", isTailDurable: false },
+  { countsFlushedEnds: false, flush: "always", isTailDurable: false },
+] as const)(
+  "all that it is counted for is on its disk: HW of flushed ends $countsFlushedEnds, one of its topics with flush $flush",
+  async ({ countsFlushedEnds, flush, isTailDurable }) => {
+    const world = new World();
+    await world.environment.kernel.run(async () => {
+      const manager = await world.start({ countsFlushedEnds, flushes: ["always", flush] });
+      await world.wait(10);
+      expect(world.asked[0]?.request).toMatchObject({ kind: "register", isTailDurable });
+      await manager.close();
+    });
+  },
+);

@@ -196,7 +196,6 @@ export class RecordIterator implements AsyncIterableIterator<FetchedRecord> {
     return false;
   }
 
-  /** Resolves when there may be records at `offset`, on abort, and when the iteration is ended. */
   /** The wanted records of a batch. @throws TidemarkError CORRUPT_MESSAGE; WireError; WorkerError */
   async #decodeBatch(header: BatchHeader): Promise<FetchedRecord[]> {
     const { topic, partition } = this.#source;
@@ -212,6 +211,7 @@ export class RecordIterator implements AsyncIterableIterator<FetchedRecord> {
     return records;
   }
 
+  /** Resolves when there may be records at `offset`, on abort, and when the iteration is ended. */
   async #waitForRecords(offset: Offset, signal: AbortSignal | undefined): Promise<void> {
     const wait = this.#source.log.waitForEndOffset(offset);
     const cancel = (): void => wait.cancel();
