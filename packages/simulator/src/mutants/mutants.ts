@@ -5,7 +5,7 @@ const LEADER = "packages/replica/src/leader-state.ts";
 const PARTITION = "packages/replica/src/partition.ts";
 const TRUNCATION = "packages/replica/src/truncation.ts";
 const HIGH_WATERMARK = "packages/replica/src/high-watermark.ts";
-const PARTITION_LOG = "packages/log/src/partition-log.ts";
+const LOG_APPENDS = "packages/log/src/log-appends.ts";
 const CONTROLLER_STATE = "packages/replica/src/controller/controller-state.ts";
 
 /** The known bugs. Ids M… are those of the list of mutants; P… are plants of our own. */
@@ -224,18 +224,16 @@ export const MUTANTS: readonly Mutant[] = [
         replace: `    return remote.logEndOffset;`,
       },
       {
-        file: PARTITION_LOG,
+        file: LOG_APPENDS,
         find: `    );
-    await this.#local.commit();
-    this.#wakeWaiters();
+    await this.#core.local.commit();
+    this.#core.wakeWaiters();
   }
-
-  // ---- truncation`,
+`,
         replace: `    );
-    this.#wakeWaiters();
+    this.#core.wakeWaiters();
   }
-
-  // ---- truncation`,
+`,
       },
     ],
   },

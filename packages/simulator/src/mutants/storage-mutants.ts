@@ -1,5 +1,7 @@
 import type { Mutant } from "./mutant.ts";
 
+const LOG_APPENDS = "packages/log/src/log-appends.ts";
+const LOG_TRUNCATION = "packages/log/src/log-truncation.ts";
 const PARTITION_LOG = "packages/log/src/partition-log.ts";
 const LOCAL_LOG = "packages/log/src/local-log.ts";
 const SEGMENT = "packages/log/src/segment.ts";
@@ -19,7 +21,7 @@ export const STORAGE_MUTANTS: readonly Mutant[] = [
     title: "with flush always an append is answered before its sync",
     edits: [
       {
-        file: PARTITION_LOG,
+        file: LOG_APPENDS,
         find: `    try {
       // What was written before a failure is in the log, and is answered as any other once it is safe.
 `,
@@ -47,7 +49,7 @@ export const STORAGE_MUTANTS: readonly Mutant[] = [
     title: "a failed sync fails the first of those who wait for it, and the others are answered",
     edits: [
       {
-        file: PARTITION_LOG,
+        file: LOG_APPENDS,
         find: `      for (const { entry } of outcome.answers) entry.reject(failure);
       outcome.answers.length = 0;
 `,
@@ -165,9 +167,9 @@ export const STORAGE_MUTANTS: readonly Mutant[] = [
     title: "a truncation forgets the producers' state",
     edits: [
       {
-        file: PARTITION_LOG,
-        find: `      this.#producers = await this.#local.truncateTo(offset);`,
-        replace: `      await this.#local.truncateTo(offset);`,
+        file: LOG_TRUNCATION,
+        find: `      this.#core.producers = await this.#core.local.truncateTo(offset);`,
+        replace: `      await this.#core.local.truncateTo(offset);`,
       },
     ],
   },
@@ -230,8 +232,8 @@ export const STORAGE_MUTANTS: readonly Mutant[] = [
     title: "the epoch cache is not cut with the log",
     edits: [
       {
-        file: PARTITION_LOG,
-        find: `    this.#epochs.truncateFromEnd(Math.min(offset, logEndOffset));
+        file: LOG_TRUNCATION,
+        find: `    this.#core.epochs.truncateFromEnd(Math.min(offset, logEndOffset));
 `,
         replace: ``,
       },
@@ -243,23 +245,23 @@ export const STORAGE_MUTANTS: readonly Mutant[] = [
     edits: [
       {
         file: PARTITION_LOG,
-        find: `      await this.#epochs.assign(epoch, this.#local.logEndOffset);
-      this.#leaderEpoch = epoch;`,
-        replace: `      this.#leaderEpoch = epoch;`,
+        find: `      await this.#core.epochs.assign(epoch, this.#core.local.logEndOffset);
+      this.#core.leaderEpoch = epoch;`,
+        replace: `      this.#core.leaderEpoch = epoch;`,
       },
       {
-        file: PARTITION_LOG,
-        find: `      if (this.#epochs.latest?.epoch !== epoch) await this.#epochs.assign(epoch, first.baseOffset);
+        file: LOG_APPENDS,
+        find: `      if (this.#core.epochs.latest?.epoch !== epoch) await this.#core.epochs.assign(epoch, first.baseOffset);
 `,
         replace: ``,
       },
       {
-        file: PARTITION_LOG,
+        file: LOG_APPENDS,
         find: `    for (const { entry, result } of outcome.answers) entry.resolve(result);
 `,
         replace: `    for (const { entry, result } of outcome.answers) entry.resolve(result);
-    if (this.#leaderEpoch !== undefined && this.#epochs.latest?.epoch !== this.#leaderEpoch)
-      await this.#epochs.assign(this.#leaderEpoch, startOffset);
+    const { epochs, leaderEpoch } = this.#core;
+    if (leaderEpoch !== undefined && epochs.latest?.epoch !== leaderEpoch) await epochs.assign(leaderEpoch, startOffset);
 `,
       },
     ],

@@ -1,0 +1,256 @@
+import { fail, toOffset } from "@tidemark/base";
+import type { LeaderEpoch, Offset } from "@tidemark/base";
+import {
+  endTransactionMarkerOf,
+  isControlBatch,
+  isLogAppendTime,
+  readBatchHeader,
+  stampBatch,
+  stampMaxTimestamp,
+} from "@tidemark/wire";
+import type { RecordTimes } from "@tidemark/wire";
+import { checkClientRecords, checkFollowerBatches, checkLeaderBatch } from "./append-checks.ts";
+import type { FollowerBatches } from "./append-checks.ts";
+import { PRODUCER_ID_EXPIRATION_CHECK_MS } from "./config.ts";
+import { LogError } from "./error.ts";
+import type { WrittenBatch } from "./local-log.ts";
+import type { LogCore } from "./log-core.ts";
+import { storageError } from "./log-directory.ts";
+import type { AppendGroup, AppendResult, GroupEntry } from "./partition-queue.ts";
+import type { ProducerAppend, Remembered } from "./producer-state.ts";
+import { NO_TIMESTAMP } from "./time-index.ts";
+
+/** Batches of one group that go to disk in one write. */
+interface Run {
+  readonly accepted: { readonly entry: GroupEntry; readonly baseOffset: Offset; readonly remembered: Remembered }[];
+  sizeBytes: number;
+  endOffset: Offset;
+}
+
+/** What came of a group: who gets an answer once it is durable, and what stopped it, if anything did. */
+interface GroupOutcome {
+  readonly answers: { readonly entry: GroupEntry; readonly result: AppendResult }[];
+  nextEntry: number;
+  failure: unknown;
+}
+
+/** How batches come into a partition's log: checked and queued, then group by group written, synced, noted and answered. */
+export class LogAppends {
+  readonly #core: LogCore;
+  readonly #producerIdExpirationMs: number;
+  /** Monotonic. */
+  #nextExpiryCheckMs: number;
+
+  constructor(core: LogCore, producerIdExpirationMs: number) {
+    this.#core = core;
+    this.#producerIdExpirationMs = producerIdExpirationMs;
+    this.#nextExpiryCheckMs = core.clock.monotonicMs() + PRODUCER_ID_EXPIRATION_CHECK_MS;
+  }
+
+  /** As `PartitionLog.append`, for all origins. @throws LogError as that does */
+  async append(batch: Uint8Array, options: ProducerAppend): Promise<AppendResult> {
+    const { refusal } = this.#core;
+    if (refusal !== undefined) throw refusal;
+    const nowMs = this.#core.nowMs();
+    const header = checkLeaderBatch(batch, options.origin, this.#core.config, nowMs);
+    let append = options;
+    if (isControlBatch(header)) {
+      const marker = endTransactionMarkerOf(batch, header);
+      if (options.origin !== "coordinator" || marker === undefined)
+        throw new LogError({ code: "INVALID_RECORD", reason: "a control batch that is no coordinator's marker" });
+      append = { ...options, marker };
+    }
+    const leader = { config: this.#core.config, workers: this.#core.workers, nowMs };
+    const judgement = options.origin === "client" ? checkClientRecords(batch, header, leader) : undefined;
+    return this.#core.queue.append(batch, header, append, judgement);
+  }
+
+  /** As `PartitionLog.appendAsFollower`. @throws LogError as that does */
+  appendAsFollower(bytes: Uint8Array, leaderEpoch: LeaderEpoch | undefined): Promise<AppendResult | undefined> {
+    return this.#core.task(async () => {
+      const log = {
+        logEndOffset: this.#core.local.logEndOffset,
+        latestEpoch: this.#core.epochs.latest?.epoch ?? -1,
+        config: this.#core.config,
+        leaderEpoch,
+      };
+      const batches = checkFollowerBatches(bytes, log);
+      if (batches === undefined) return undefined;
+      await this.#writeFollowerBatches(bytes, batches);
+      return { baseOffset: batches.firstBaseOffset, lastOffset: batches.lastOffset, duplicate: false };
+    });
+  }
+
+  /** Writes a group, syncs it, and answers each of its entries. */
+  async commit(group: AppendGroup): Promise<void> {
+    this.#expireProducers();
+    const outcome: GroupOutcome = { answers: [], nextEntry: 0, failure: undefined };
+    const startOffset = this.#core.local.logEndOffset;
+    try {
+      while (outcome.nextEntry < group.entries.length) await this.#commitRun(group, outcome);
+    } catch (error) {
+      outcome.failure = this.#core.noteFailure(error);
+    }
+    try {
+      // What was written before a failure is in the log, and is answered as any other once it is safe.
+      if (this.#core.local.logEndOffset > startOffset || this.#core.local.isDirty) await this.#core.local.commit();
+    } catch (error) {
+      const failure = this.#core.noteFailure(error);
+      for (const { entry } of outcome.answers) entry.reject(failure);
+      outcome.answers.length = 0;
+      outcome.failure ??= failure;
+    }
+    for (const { entry, result } of outcome.answers) entry.resolve(result);
+    for (const entry of group.entries.slice(outcome.nextEntry)) entry.reject(outcome.failure);
+    this.#core.wakeWaiters();
+  }
+
+  /** One write of as many batches as lie together, fit the segment and are to be appended. */
+  async #commitRun(group: AppendGroup, outcome: GroupOutcome): Promise<void> {
+    const firstEntry = outcome.nextEntry;
+    const run: Run = { accepted: [], sizeBytes: 0, endOffset: this.#core.local.logEndOffset };
+    try {
+      await this.#collectRun(group, outcome, run);
+      const first = run.accepted[0];
+      if (first === undefined) return;
+      const epoch =
+        this.#core.leaderEpoch ?? fail("a run is collected by a leader", { directory: this.#core.directory });
+      if (this.#core.epochs.latest?.epoch !== epoch) await this.#core.epochs.assign(epoch, first.baseOffset);
+      for (const { entry, baseOffset } of run.accepted) stampBatch(group.buffer, entry.atBytes, baseOffset, epoch);
+      await this.#core.local.write(group.buffer.subarray(first.entry.atBytes, first.entry.atBytes + run.sizeBytes));
+    } catch (error) {
+      for (const { remembered } of [...run.accepted].reverse()) remembered.undo();
+      if (run.accepted.length > 0)
+        outcome.nextEntry = group.entries.indexOf(
+          run.accepted[0]?.entry ?? fail("a run has a first entry"),
+          firstEntry,
+        );
+      throw error;
+    }
+    const written: WrittenBatch[] = [];
+    for (const { entry, baseOffset, remembered } of run.accepted) {
+      const lastOffset = toOffset(baseOffset + entry.header.lastOffsetDelta);
+      const { sizeInBytes, maxTimestamp } = entry.header;
+      written.push({ lastOffset, sizeInBytes, maxTimestamp, aborted: remembered.aborted });
+      const times = isLogAppendTime(entry.header) ? { logAppendTime: maxTimestamp } : undefined;
+      outcome.answers.push({ entry, result: { baseOffset, lastOffset, duplicate: false, ...times } });
+    }
+    this.#core.local.noteBatches(written);
+  }
+
+  async #collectRun(group: AppendGroup, outcome: GroupOutcome, run: Run): Promise<void> {
+    for (; outcome.nextEntry < group.entries.length; outcome.nextEntry += 1) {
+      const entry = group.entries[outcome.nextEntry] ?? fail("the entry is in the group");
+      const judged =
+        entry.judgement instanceof Promise
+          ? await entry.judgement.catch((error: unknown) => storageError(error, this.#core.directory))
+          : entry.judgement;
+      if (this.#core.leaderEpoch === undefined)
+        throw new LogError({ code: "NOT_LEADER_OR_FOLLOWER", directory: this.#core.directory });
+      const stop = this.#core.failure ?? this.#core.logDirectory.offlineError;
+      if (stop !== undefined) throw stop;
+      const verdict =
+        judged instanceof LogError
+          ? ({ type: "refuse", error: judged } as const)
+          : this.#core.producers.judge(entry.header, entry.append);
+      if (verdict.type !== "append") {
+        if (run.accepted.length > 0) return;
+        if (verdict.type === "refuse") entry.reject(verdict.error);
+        else {
+          const result = {
+            baseOffset: toOffset(verdict.baseOffset),
+            lastOffset: toOffset(verdict.lastOffset),
+            duplicate: true,
+          };
+          outcome.answers.push({ entry, result });
+        }
+        continue;
+      }
+      if (!(judged instanceof LogError)) this.#stampTime(group, entry, judged);
+      if (!(await this.#takeIntoRun(entry, run))) return;
+    }
+  }
+
+  /**
+   * Writes the leader's time over that of a batch, or the largest of its records' where its producer says another. The CRC covers it; as
+   * a rule nothing is to be done.
+   */
+  #stampTime(group: AppendGroup, entry: GroupEntry, times: RecordTimes | undefined): void {
+    const { timestampType } = this.#core.config;
+    const isLogAppend = timestampType === "LogAppendTime";
+    const maxTimestamp = isLogAppend ? this.#core.nowMs() : times?.maxTimestamp;
+    if (maxTimestamp === undefined) return;
+    if (isLogAppendTime(entry.header) === isLogAppend && entry.header.maxTimestamp === maxTimestamp) return;
+    const { buffer } = group;
+    stampMaxTimestamp(buffer, { ...entry.header, positionBytes: entry.atBytes }, timestampType, maxTimestamp);
+    const stamped = readBatchHeader(buffer, entry.atBytes);
+    if (stamped.type !== "batch")
+      fail("a batch stays one when its time is stamped", { directory: this.#core.directory });
+    entry.header = stamped.header;
+  }
+
+  /** @returns false when the batch belongs into the next segment, and the run must be written first */
+  async #takeIntoRun(entry: GroupEntry, run: Run): Promise<boolean> {
+    const { header } = entry;
+    const baseOffset = run.endOffset;
+    const lastOffset = toOffset(baseOffset + header.lastOffsetDelta);
+    const { sizeInBytes, maxTimestamp } = header;
+    const limits = {
+      pendingBytes: run.sizeBytes,
+      pendingFirstTimestamp: run.accepted[0]?.entry.header.maxTimestamp,
+      segmentBytesMax: this.#core.config.segmentBytes,
+    };
+    if (this.#core.local.active.mustRollBefore({ sizeInBytes, maxTimestamp, lastOffset }, limits)) {
+      if (run.accepted.length > 0) return false;
+      await this.#core.local.roll(baseOffset, this.#core.producers);
+    }
+    const remembered = this.#core.producers.remember(header, baseOffset, entry.append.marker);
+    run.accepted.push({ entry, baseOffset, remembered });
+    run.sizeBytes += sizeInBytes;
+    run.endOffset = toOffset(lastOffset + 1);
+    return true;
+  }
+
+  async #writeFollowerBatches(bytes: Uint8Array, batches: FollowerBatches): Promise<void> {
+    const limits = {
+      pendingBytes: 0,
+      pendingFirstTimestamp: undefined,
+      segmentBytesMax: this.#core.config.segmentBytes,
+    };
+    const { sizeBytes, lastOffset } = batches;
+    const maxTimestamp = batches.headers.reduce((max, header) => Math.max(max, header.maxTimestamp), NO_TIMESTAMP);
+    if (this.#core.local.active.mustRollBefore({ sizeInBytes: sizeBytes, lastOffset, maxTimestamp }, limits))
+      await this.#core.local.roll(batches.firstBaseOffset, this.#core.producers);
+    try {
+      // An epoch's entry is on the disk before any of its batches is.
+      for (const { partitionLeaderEpoch, baseOffset } of batches.headers) {
+        if (partitionLeaderEpoch === this.#core.epochs.latest?.epoch) continue;
+        await this.#core.epochs.assign(partitionLeaderEpoch as LeaderEpoch, toOffset(baseOffset));
+      }
+      await this.#core.local.write(bytes.subarray(0, sizeBytes));
+    } catch (error) {
+      // An epoch without its batches would refuse those of the epochs before it when they come again.
+      this.#core.epochs.truncateFromEnd(this.#core.local.logEndOffset);
+      throw error;
+    }
+    this.#expireProducers();
+    this.#core.local.noteBatches(
+      batches.headers.map((header) => {
+        const marker = endTransactionMarkerOf(bytes, header);
+        const { aborted } = this.#core.producers.remember(header, header.baseOffset, marker);
+        const { sizeInBytes, maxTimestamp: batchMaxTimestamp } = header;
+        return { lastOffset: toOffset(header.lastOffset), sizeInBytes, maxTimestamp: batchMaxTimestamp, aborted };
+      }),
+    );
+    await this.#core.local.commit();
+    this.#core.wakeWaiters();
+  }
+
+  /** Every ten minutes, as far as something is appended: nothing else would see the difference. */
+  #expireProducers(): void {
+    const nowMs = this.#core.clock.monotonicMs();
+    if (nowMs < this.#nextExpiryCheckMs) return;
+    this.#nextExpiryCheckMs = nowMs + PRODUCER_ID_EXPIRATION_CHECK_MS;
+    this.#core.producers.expire(this.#core.clock.wallMs(), this.#producerIdExpirationMs);
+  }
+}
