@@ -1,8 +1,8 @@
 import { stat } from "node:fs/promises";
 import { join } from "node:path";
 
-import { verifyDirectory, type VerifyFinding, type VerifyReport } from "@tidemark/log";
-import { NODE_JOBS, NodeFileSystem } from "@tidemark/runtime-node";
+import type { VerifyFinding, VerifyReport } from "@tidemark/log";
+import { verifyDirectory } from "@tidemark/server";
 
 import { CommandError, EXIT_FOUND_PROBLEMS, EXIT_OK } from "./errors.ts";
 import { formatBytes, formatCount, plural } from "./format.ts";
@@ -20,10 +20,7 @@ export async function verify(path: string, signal: AbortSignal): Promise<number>
   const progress = new Progress("verifying", 0, "bytes");
   let report: VerifyReport;
   try {
-    report = await verifyDirectory({
-      files: new NodeFileSystem(),
-      workers: NODE_JOBS,
-      directory,
+    report = await verifyDirectory(directory, {
       onProgress: ({ bytes }) => progress.update(bytes),
       checkCancelled: () => signal.throwIfAborted(),
     });
@@ -39,7 +36,7 @@ export async function verify(path: string, signal: AbortSignal): Promise<number>
 
 /** The same check, its errors as lines: for the demo. */
 export async function problemsOfDirectory(directory: string): Promise<readonly string[]> {
-  const { errors } = await verifyDirectory({ files: new NodeFileSystem(), workers: NODE_JOBS, directory });
+  const { errors } = await verifyDirectory(directory);
   return errors.map(describeFinding);
 }
 

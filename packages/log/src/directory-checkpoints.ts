@@ -146,6 +146,20 @@ export class DirectoryCheckpoints {
   }
 }
 
+/** Whether the checkpoint files are as this `State` last knew them: no other program ran here since. Changes nothing. @throws FileError */
+export async function isAsStateLeftIt(
+  files: FileSystem,
+  state: Pick<State, "get">,
+  directory: string,
+): Promise<boolean> {
+  const known = readPrints(state);
+  for (const name of CHECKPOINT_FILES) {
+    const { bytes } = await readOffsetCheckpoint(files, joinPath(directory, name));
+    if (known.get(name)?.includes(fingerprint(bytes)) !== true) return false;
+  }
+  return true;
+}
+
 /** Puts that replace all offsets in `State` by those in the files. */
 function takeOver(state: State, contents: ReadonlyMap<CheckpointFile, OffsetCheckpointContent>): StatePut[] {
   const notes = [...state.keys("segment-gap/"), ...state.keys("segment-swap/")];
@@ -186,12 +200,12 @@ function encodePrints(prints: ReadonlyMap<CheckpointFile, readonly string[]>): U
   return encodeUtf8([...prints].map(([name, accepted]) => [name, ...accepted].join(" ")).join("\n"));
 }
 
-function readPrints(state: State): ReadonlyMap<string, readonly string[]> {
+function readPrints(state: Pick<State, "get">): ReadonlyMap<string, readonly string[]> {
   const lines = (readText(state, PRINTS_KEY) ?? "").split("\n").map((line) => line.split(" "));
   return new Map(lines.map(([name = "", ...accepted]) => [name, accepted]));
 }
 
-function readText(state: State, key: string): string | undefined {
+function readText(state: Pick<State, "get">, key: string): string | undefined {
   const bytes = state.get(key);
   return bytes === undefined ? undefined : parseUtf8(bytes);
 }

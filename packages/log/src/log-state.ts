@@ -2,6 +2,8 @@ import { toOffset } from "@tidemark/base";
 import type { Offset, State, StatePut } from "@tidemark/base";
 import { decodeStateInt64, encodeStateInt64, putStateOffset, readStateOffset } from "./state-values.ts";
 
+const GAP_PREFIX = "segment-gap/";
+
 /** One segment in the place of several. */
 export interface AnnouncedSwap {
   readonly baseOffset: Offset;
@@ -46,7 +48,7 @@ export class LogState {
    * unsynced end leaves the note and the segment behind it.
    */
   endBeforeGap(segmentBaseOffset: Offset): number | undefined {
-    return decodeStateInt64(this.#state.get(this.#gapKey(segmentBaseOffset)));
+    return endBeforeGap(this.#state, `${this.#topic}-${this.#partition}`, segmentBaseOffset);
   }
 
   /** Without `sync`: losing a raise costs a longer scan and nothing else. */
@@ -124,7 +126,20 @@ export class LogState {
   }
 
   #gapKey(segmentBaseOffset: Offset | undefined): string {
-    const prefix = `segment-gap/${this.#topic}-${this.#partition}/`;
-    return segmentBaseOffset === undefined ? prefix : prefix + String(segmentBaseOffset).padStart(20, "0");
+    return gapKey(`${this.#topic}-${this.#partition}`, segmentBaseOffset);
   }
+}
+
+/** As `LogState.endBeforeGap`, for who only looks. @param partitionName `orders-3` */
+export function endBeforeGap(
+  state: Pick<State, "get">,
+  partitionName: string,
+  segmentBaseOffset: number,
+): number | undefined {
+  return decodeStateInt64(state.get(gapKey(partitionName, segmentBaseOffset)));
+}
+
+function gapKey(partitionName: string, segmentBaseOffset: number | undefined): string {
+  const prefix = `${GAP_PREFIX}${partitionName}/`;
+  return segmentBaseOffset === undefined ? prefix : prefix + String(segmentBaseOffset).padStart(20, "0");
 }

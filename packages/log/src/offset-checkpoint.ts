@@ -5,6 +5,8 @@ import { CheckpointError, decodeCheckpointLines, encodeCheckpointLines } from "@
 export const RECOVERY_POINT_CHECKPOINT = "recovery-point-offset-checkpoint";
 export const LOG_START_CHECKPOINT = "log-start-offset-checkpoint";
 export const REPLICATION_CHECKPOINT = "replication-offset-checkpoint";
+/** Kafka's, which names the partitions that its cleaner has compacted. We write none. */
+export const CLEANER_CHECKPOINT = "cleaner-offset-checkpoint";
 
 /** One line of a directory-wide checkpoint file. */
 export interface OffsetCheckpointEntry {

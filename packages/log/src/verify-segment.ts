@@ -46,6 +46,8 @@ export interface SegmentFigures {
   readonly records: number;
   readonly endOffset: number;
   readonly lastEpoch: number;
+  /** Whether offsets are left out, as compaction does: between batches, or within one. */
+  readonly isSparse: boolean;
 }
 
 /**
@@ -82,6 +84,7 @@ class SegmentVerifier {
   #nextIndexEntry = 0;
   readonly #epochsReported = new Set<number>();
   #isDamaged = false;
+  #isSparse = false;
 
   constructor(
     file: FileHandle,
@@ -134,6 +137,7 @@ class SegmentVerifier {
       records: this.#records,
       endOffset: this.#endOffset,
       lastEpoch: this.#lastEpoch,
+      isSparse: this.#isSparse,
     };
   }
 
@@ -167,9 +171,12 @@ class SegmentVerifier {
     } else if (positionBytes === 0 && baseOffset !== segmentBaseOffset) {
       this.#findings.add("note", "segment-base-differs", path, `the first batch begins at ${baseOffset}`, at);
     } else if (baseOffset > this.#endOffset && this.#batches > 0) {
+      // Behind damage, what is not there was in the damage.
+      if (!this.#isDamaged) this.#isSparse = true;
       const detail = `offsets ${this.#endOffset} to ${baseOffset - 1} are not there (as after compaction)`;
       this.#findings.add("note", "offsets-missing", path, detail, at);
     }
+    if (header.recordsCount <= header.lastOffsetDelta) this.#isSparse = true;
     this.#checkEpoch(header, at);
     this.#checkRecords(header, bytes, at);
     this.#checkIndexEntry(header, positionBytes);

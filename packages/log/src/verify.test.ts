@@ -42,6 +42,8 @@ async function cut(fixture: ManagerFixture, path: string, bytes: number): Promis
 
 const verify = ({ files, environment: { workers } }: ManagerFixture, path = "") =>
   verifyDirectory({ files, workers, directory: path === "" ? DATA : `${DATA}/${path}` });
+const verifyWithState = ({ files, environment: { workers }, state }: ManagerFixture) =>
+  verifyDirectory({ files, workers, directory: DATA, state });
 const kindsOf = (findings: readonly { readonly kind: string }[]) => findings.map(({ kind }) => kind);
 
 describe("verification of a directory", () => {
@@ -172,6 +174,63 @@ describe("verification of a directory", () => {
     const second = (await verify(fixture)).partitions[0]?.segments[1];
     await fixture.files.unlink(second?.path ?? "");
     expect(kindsOf((await verify(fixture)).errors)).toEqual(["offsets-missing"]);
+    expect(kindsOf((await verifyWithState(fixture)).errors)).toEqual(["offsets-missing"]);
+  });
+
+  describe("a hole between two segments that compaction left", () => {
+    /** Values of one key; the second half is the latest, and of the first nothing is left but the end of the log before it. */
+    async function compactedDirectory(batchRecords: number): Promise<ManagerFixture> {
+      const fixture = new ManagerFixture();
+      const manager = await fixture.open();
+      await manager.createTopic("orders", 1, { ...CONFIG, segmentBytes: 1500 });
+      const log = await lead(manager, "orders");
+      for (let at = 0; at < 60; at += 1) {
+        const keys = Array.from({ length: batchRecords }, (_, record) => `k${at}-${record}`);
+        // The last of each ten have one key, and go.
+        const records = keys.map((key) => ({ key: encodeUtf8(at % 10 < 5 ? key : "same"), value: encodeUtf8(VALUE) }));
+        await log.append(encodeBatch(records.map((record) => ({ ...record, timestamp: 1 }))), { origin: "local" });
+      }
+      await log.roll();
+      await log.compact();
+      const borders = log.segments.map(({ baseOffset }) => baseOffset);
+      expect(borders.length).toBeGreaterThan(2);
+      await manager.close();
+      return fixture;
+    }
+
+    test.each([1, 3])("is none: the node has noted it (batches of %i)", async (batchRecords) => {
+      const { errors, notes } = await verifyWithState(await compactedDirectory(batchRecords));
+      expect([errors, new Set(kindsOf(notes))]).toEqual([[], new Set(["segment-base-differs", "offsets-missing"])]);
+      expect(notes.some(({ detail }) => detail.includes("has noted"))).toBe(true);
+    });
+
+    test("is none without the state, as batches leave offsets out elsewhere", async () => {
+      const { errors, notes } = await verify(await compactedDirectory(3));
+      expect([errors, new Set(kindsOf(notes))]).toEqual([[], new Set(["segment-base-differs", "offsets-missing"])]);
+    });
+
+    test("is none where Kafka's cleaner names the partition", async () => {
+      const fixture = await filledDirectory();
+      await fixture.files.unlink((await verify(fixture)).partitions[0]?.segments[1]?.path ?? "");
+      await fixture.write("cleaner-offset-checkpoint", "0\n1\norders 0 90\n");
+      const { errors, notes } = await verify(fixture);
+      expect([errors, kindsOf(notes)]).toEqual([[], ["offsets-missing"]]);
+    });
+
+    test("a lost segment beside it is an error to who knows the state", async () => {
+      const fixture = await compactedDirectory(3);
+      const [, second] = (await verify(fixture)).partitions[0]?.segments ?? [];
+      await fixture.files.unlink(second?.path ?? "");
+      expect(kindsOf((await verifyWithState(fixture)).errors)).toEqual(["offsets-missing"]);
+    });
+
+    test("the state has no say where another program wrote since", async () => {
+      const fixture = await compactedDirectory(3);
+      const [, second] = (await verify(fixture)).partitions[0]?.segments ?? [];
+      await fixture.files.unlink(second?.path ?? "");
+      await fixture.write("log-start-offset-checkpoint", "0\n1\norders 0 1\n");
+      expect((await verifyWithState(fixture)).errors).toEqual([]);
+    });
   });
 
   test("a torn end of a segment that is not the last is an error even after a kill", async () => {

@@ -1,5 +1,5 @@
 import { directoryOf, FileError, isDirectory, joinPath, readFileIfPresent } from "@tidemark/base";
-import type { FileSystem, WorkerPool } from "@tidemark/base";
+import type { FileSystem, State, WorkerPool } from "@tidemark/base";
 import {
   CheckpointError,
   decodeLeaderEpochCheckpoint,
@@ -8,6 +8,7 @@ import {
 } from "@tidemark/epoch-cache";
 import type { EpochEntry } from "@tidemark/epoch-cache";
 import { readCleanShutdownMarker } from "./clean-shutdown.ts";
+import { isAsStateLeftIt } from "./directory-checkpoints.ts";
 import { LogError } from "./error.ts";
 import {
   LOG_SUFFIX,
@@ -18,6 +19,7 @@ import {
 } from "./file-names.ts";
 import { decodeMetaProperties, META_PROPERTIES_FILE } from "./meta-properties.ts";
 import {
+  CLEANER_CHECKPOINT,
   LOG_START_CHECKPOINT,
   readOffsetCheckpoint,
   RECOVERY_POINT_CHECKPOINT,
@@ -26,6 +28,8 @@ import {
 import { OFFSET_INDEX_ENTRY_BYTES } from "./offset-index.ts";
 import type { OffsetIndexEntry } from "./offset-index.ts";
 import { parseDirectoryName, readPartitionMetadata } from "./partition-directory.ts";
+import { reportHoles } from "./verify-borders.ts";
+import type { BorderHole } from "./verify-borders.ts";
 import { VerifyFindings } from "./verify-report.ts";
 import type { PartitionVerification, SegmentVerification, VerifyReport } from "./verify-report.ts";
 import { verifySegment } from "./verify-segment.ts";
@@ -40,6 +44,8 @@ export interface VerifyOptions {
   readonly directory: string;
   /** Whether a running node holds the directory, if the caller knows: then its end may be growing. Default: not known. */
   readonly isInUse?: boolean | undefined;
+  /** The node's own, which is read only: it knows where the log rightly leaves offsets out between two segments. Default: not known. */
+  readonly state?: Pick<State, "get"> | undefined;
   /** Called after each segment with what was read so far. */
   readonly onProgress?: ((progress: { readonly bytes: number; readonly path: string }) => void) | undefined;
   /** Asked between segments; what it throws ends the work. */
@@ -54,6 +60,10 @@ interface VerifyContext {
   readonly mayBeTorn: boolean;
   /** By the name of the partition's directory. */
   readonly logStarts: ReadonlyMap<string, number>;
+  /** Kafka's cleaner worked on them, by the names of their directories. */
+  readonly compacted: ReadonlySet<string>;
+  /** `undefined` when there is none, or another program wrote here since: it speaks of other files then. */
+  readonly state: Pick<State, "get"> | undefined;
   readonly onSegment: (segment: SegmentVerification) => void;
 }
 
@@ -72,6 +82,8 @@ export async function verifyDirectory(options: VerifyOptions): Promise<VerifyRep
   const home = isPartition ? directoryOf(directory) : directory;
   const wasCleanShutdown = isInUse !== true && (await readCleanShutdownMarker(files, home)) !== undefined;
   const starts = await readOffsetCheckpoint(files, joinPath(home, LOG_START_CHECKPOINT));
+  const cleaned = await readOffsetCheckpoint(files, joinPath(home, CLEANER_CHECKPOINT));
+  const isStateOfThese = options.state !== undefined && (await isAsStateLeftIt(files, options.state, home));
   const figures = { segments: 0, batches: 0, records: 0, bytes: 0, indexEntries: 0 };
   const context: VerifyContext = {
     files,
@@ -79,6 +91,8 @@ export async function verifyDirectory(options: VerifyOptions): Promise<VerifyRep
     findings,
     mayBeTorn: !wasCleanShutdown,
     logStarts: new Map(starts.entries.map(({ topic, partition, offset }) => [`${topic}-${partition}`, offset])),
+    compacted: new Set(cleaned.entries.map(({ topic, partition }) => `${topic}-${partition}`)),
+    state: isStateOfThese ? options.state : undefined,
     onSegment: (segment) => {
       figures.segments += 1;
       figures.batches += segment.batches;
@@ -190,14 +204,15 @@ async function verifyPartition(
   const segments: SegmentVerification[] = [];
   let endOffset: number = baseOffsets[0] ?? 0;
   let lastEpoch = -1;
-  const logStartOffset = context.logStarts.get(directory.slice(directory.lastIndexOf("/") + 1)) ?? 0;
+  const directoryName = directory.slice(directory.lastIndexOf("/") + 1);
+  const logStartOffset = context.logStarts.get(directoryName) ?? 0;
+  const holes: BorderHole[] = [];
+  let isSparse = context.compacted.has(directoryName);
   for (const [at, baseOffset] of baseOffsets.entries()) {
     const path = joinPath(directory, segmentFileName(baseOffset, LOG_SUFFIX));
     const indexPath = joinPath(directory, segmentFileName(baseOffset, OFFSET_INDEX_SUFFIX));
-    if (baseOffset > endOffset) {
-      const detail = `offsets ${endOffset} to ${baseOffset - 1} are not there: a segment is missing, unless the topic is compacted`;
-      findings.add("error", "offsets-missing", path, detail, { offset: endOffset });
-    } else if (baseOffset < endOffset) {
+    if (baseOffset > endOffset) holes.push({ path, endOffset, baseOffset });
+    else if (baseOffset < endOffset) {
       findings.add(
         "error",
         "offsets-overlap",
@@ -238,6 +253,7 @@ async function verifyPartition(
       const { sizeBytes, batches, records } = figures;
       endOffset = Math.max(figures.endOffset, baseOffset);
       ({ lastEpoch } = figures);
+      isSparse ||= figures.isSparse;
       const verified = { path, baseOffset, sizeBytes, batches, records, indexEntries: index.length };
       segments.push(verified);
       context.onSegment(verified);
@@ -253,6 +269,7 @@ async function verifyPartition(
       );
     }
   }
+  reportHoles(findings, holes, { name: directoryName, state: context.state, isSparse });
   return {
     directory,
     topic: name?.topic,

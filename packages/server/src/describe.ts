@@ -1,5 +1,4 @@
-import { copyFile, mkdtemp, readdir, rm, stat } from "node:fs/promises";
-import { tmpdir } from "node:os";
+import { readdir, stat } from "node:fs/promises";
 import { join, resolve } from "node:path";
 import { parseUtf8, readFileIfPresent } from "@tidemark/base";
 import type { FileSystem, State } from "@tidemark/base";
@@ -18,14 +17,12 @@ import {
 } from "@tidemark/log";
 import type { StateOffsetName } from "@tidemark/log";
 import { CONTROLLER_STATE_FILE } from "@tidemark/replica";
-import { LmdbState, NodeFileSystem } from "@tidemark/runtime-node";
+import { NodeFileSystem } from "@tidemark/runtime-node";
 import type { PartitionState } from "@tidemark/wire";
 import { segmentsOf, walkedEndOffset } from "./describe-segments.ts";
 import { TidemarkError, translated } from "./error.ts";
+import { readStateCopy } from "./state-copy.ts";
 import { isLocked } from "./verify.ts";
-
-/** A copy made while the owner writes may be torn; another one hardly is too. */
-const STATE_COPIES_MAX = 3;
 
 /** One replica, as the files of its broker show it. */
 export interface ReplicaFiles {
@@ -178,7 +175,7 @@ async function readNoted(files: FileSystem, node: Found["nodes"][number], isClea
     highWatermark: await readCheckpoint(files, join(logDirectory, REPLICATION_CHECKPOINT)),
   };
   if (isClean || stateDirectory === undefined) return fromFiles;
-  const fromState = await readState(stateDirectory, (state) => ({
+  const fromState = await readStateCopy(stateDirectory, (state) => ({
     logStart: offsetsIn(state, "log-start"),
     highWatermark: offsetsIn(state, "high-watermark"),
   }));
@@ -189,31 +186,6 @@ async function readCheckpoint(files: FileSystem, path: string): Promise<Readonly
   const bytes = await readFileIfPresent(files, path);
   const entries = bytes === undefined || bytes.length === 0 ? [] : decodeOffsetCheckpoint(bytes, path);
   return new Map(entries.map(({ topic, partition, offset }) => [`${topic}-${partition}`, offset]));
-}
-
-/**
- * Reads a copy: lmdb enters even its readers into the lock file beside the data.
- * @returns `undefined` when there is no state, or no sound copy could be had
- */
-async function readState<Result>(directory: string, read: (state: State) => Result): Promise<Result | undefined> {
-  if (!(await isFile(join(directory, "data.mdb")))) return undefined;
-  for (let copies = 0; copies < STATE_COPIES_MAX; copies += 1) {
-    const copy = await mkdtemp(join(tmpdir(), "tidemark-describe-"));
-    try {
-      await copyFile(join(directory, "data.mdb"), join(copy, "data.mdb"));
-      const state = await LmdbState.open(copy);
-      try {
-        return read(state);
-      } finally {
-        await state.close();
-      }
-    } catch {
-      continue; // Torn: the owner committed meanwhile.
-    } finally {
-      await rm(copy, { recursive: true, force: true });
-    }
-  }
-  return undefined;
 }
 
 function offsetsIn(state: State, name: StateOffsetName): ReadonlyMap<string, number> {

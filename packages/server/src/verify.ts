@@ -1,14 +1,19 @@
 import { readFile, stat } from "node:fs/promises";
-import { resolve } from "node:path";
-import { joinPath, readFileIfPresent } from "@tidemark/base";
+import { basename, resolve } from "node:path";
+import { directoryOf, joinPath, readFileIfPresent } from "@tidemark/base";
+import type { FileSystem, State } from "@tidemark/base";
 import { META_PROPERTIES_FILE, verifyDirectory as verifyLogDirectory } from "@tidemark/log";
 import type { VerifyOptions, VerifyReport } from "@tidemark/log";
 import { NODE_JOBS, NodeFileSystem } from "@tidemark/runtime-node";
 import { translated } from "./error.ts";
+import { readStateCopy } from "./state-copy.ts";
+
+/** What the check asks of a node's state. */
+const KEYS_ASKED = ["log-directory/", "segment-gap/"];
 
 /**
- * Reads everything in a log's directory and says what is wrong. Never writes and takes no lock: the directory may be closed,
- * killed or in use.
+ * Reads everything in a log's directory and says what is wrong. Never writes there and takes no lock: the directory may be closed,
+ * killed or in use. What the node knows besides is read from a copy of its state, in the system's temporary directory.
  * @param directory that of `Tidemark.open`, a Kafka log directory, or the directory of one partition
  * @returns findings; damage is a finding, not an error
  * @throws TidemarkError KAFKA_STORAGE_ERROR when the directory itself cannot be read
@@ -21,19 +26,41 @@ export async function verifyDirectory(
   const path = resolve(directory);
   return translated(
     (async () => {
-      const inner = joinPath(path, "log");
-      const hasInner =
-        (await readFileIfPresent(files, joinPath(inner, META_PROPERTIES_FILE)).catch(() => undefined)) !== undefined;
-      const logDirectory = hasInner ? inner : path;
+      const { logDirectory, stateDirectory } = await placesOf(files, path);
+      const state = stateDirectory === undefined ? undefined : await readStateCopy(stateDirectory, copyOf);
       return verifyLogDirectory({
         ...options,
         files,
         workers: NODE_JOBS,
         directory: logDirectory,
         isInUse: await isLocked(joinPath(logDirectory, ".lock")),
+        state,
       });
     })(),
   );
+}
+
+/** The directory to be checked, and the state of the node that it is of, where both lie as `Tidemark.open` lays them out. */
+async function placesOf(
+  files: FileSystem,
+  path: string,
+): Promise<{ readonly logDirectory: string; readonly stateDirectory: string | undefined }> {
+  const isHome = async (directory: string): Promise<boolean> =>
+    (await readFileIfPresent(files, joinPath(directory, META_PROPERTIES_FILE)).catch(() => undefined)) !== undefined;
+  const inner = joinPath(path, "log");
+  if (await isHome(inner)) return { logDirectory: inner, stateDirectory: joinPath(path, "state") };
+  for (const home of [path, directoryOf(path)]) {
+    if (basename(home) === "log" && (await isHome(home)))
+      return { logDirectory: path, stateDirectory: joinPath(directoryOf(home), "state") };
+  }
+  return { logDirectory: path, stateDirectory: undefined };
+}
+
+/** What is asked of it, apart from the state, which is closed again. */
+function copyOf(state: State): Pick<State, "get"> {
+  const keys = KEYS_ASKED.flatMap((prefix) => state.keys(prefix));
+  const values = new Map(keys.map((key) => [key, state.get(key)] as const));
+  return { get: (key) => values.get(key) };
 }
 
 /**
