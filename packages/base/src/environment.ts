@@ -185,12 +185,12 @@ export interface WorkerJobs {
     readonly output: Uint8Array;
   };
   /**
-   * Walks the records of a client's compressed batch, header included, as `validateRecords` of wire does, and gives the times that it does.
+   * Walks the records of a client's compressed batch, header included, as `validateRecords` of wire does, and gives what that does.
    * Besides the errors of `decompress`: WorkerError INVALID_RECORD, INVALID_TIMESTAMP.
    */
   readonly validate: {
     readonly input: { readonly payload: Uint8Array; readonly outputBytesMax: number };
-    readonly output: { readonly maxTimestamp: number; readonly minTimestamp: number };
+    readonly output: { readonly maxTimestamp: number; readonly minTimestamp: number; readonly keylessCount: number };
   };
   /** CRC-32C of the bytes. */
   readonly crc32c: { readonly input: { readonly payload: Uint8Array }; readonly output: number };

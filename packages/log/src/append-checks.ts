@@ -13,7 +13,8 @@ import {
   validateRecords,
   WireError,
 } from "@tidemark/wire";
-import type { BatchHeader, RecordTimes } from "@tidemark/wire";
+import type { BatchHeader, RecordsSummary } from "@tidemark/wire";
+import { isCompacted } from "./config.ts";
 import type { LogConfig } from "./config.ts";
 import { LogError } from "./error.ts";
 
@@ -100,7 +101,11 @@ export function checkLeaderBatch(
  * @throws LogError INVALID_TIMESTAMP
  * Source: apache/kafka storage/.../internals/log/LogValidator.java, validateTimestamp
  */
-function checkTimes({ maxTimestamp, minTimestamp }: RecordTimes, config: LogConfig, nowMs: number): void {
+function checkTimes(
+  { maxTimestamp, minTimestamp }: Pick<RecordsSummary, "maxTimestamp" | "minTimestamp">,
+  config: LogConfig,
+  nowMs: number,
+): void {
   const { timestampBeforeMaxMs, timestampAfterMaxMs } = config;
   if (maxTimestamp - nowMs > timestampAfterMaxMs) {
     const reason = `timestamp ${maxTimestamp} is more than ${timestampAfterMaxMs} ms after the leader's time ${nowMs}`;
@@ -113,19 +118,19 @@ function checkTimes({ maxTimestamp, minTimestamp }: RecordTimes, config: LogConf
 }
 
 /** What came of a look at the records of a client's batch. */
-export type RecordsJudgement = LogError | RecordTimes;
+export type RecordsJudgement = LogError | RecordsSummary;
 
 /**
  * Walks the records of a client's batch: at once, or in the pool if they are compressed and not small.
  * @param nowMs the leader's clock
- * @returns the times of the records, or a promise of them or of the refusal. Must be called with memory that is not changed meanwhile.
+ * @returns what the records are, or a promise of that or of the refusal. Must be called with memory that is not changed meanwhile.
  * @throws LogError CORRUPT_MESSAGE, INVALID_RECORD, INVALID_TIMESTAMP, UNSUPPORTED_COMPRESSION_TYPE; from the pool WORKER_FAILED too
  */
 export function checkClientRecords(
   batch: Uint8Array,
   header: BatchHeader,
   leader: { readonly config: LogConfig; readonly workers: WorkerPool; readonly nowMs: number },
-): Promise<RecordsJudgement> | RecordTimes {
+): Promise<RecordsJudgement> | RecordsSummary {
   const { config, workers, nowMs } = leader;
   const codec = asLogError(() => compressionCodec(header));
   if (codec === "none")
@@ -147,14 +152,18 @@ export function checkClientRecords(
   // The pool takes its input over, and the caller's memory is not ours to give.
   return workers
     .run("validate", { payload: batch.slice(), outputBytesMax })
-    .then((times) => judged(times, config, nowMs))
+    .then((records) => judged(records, config, nowMs))
     .catch((error: unknown) => refusalOf(error, header));
 }
 
-/** @throws LogError INVALID_TIMESTAMP */
-function judged(times: RecordTimes, config: LogConfig, nowMs: number): RecordTimes {
-  if (config.timestampType === "CreateTime") checkTimes(times, config, nowMs);
-  return times;
+/** @throws LogError INVALID_TIMESTAMP, INVALID_RECORD */
+function judged(records: RecordsSummary, config: LogConfig, nowMs: number): RecordsSummary {
+  if (config.timestampType === "CreateTime") checkTimes(records, config, nowMs);
+  if (records.keylessCount > 0 && isCompacted(config)) {
+    const reason = `${records.keylessCount} records without a key, in a topic that is compacted`;
+    throw new LogError({ code: "INVALID_RECORD", reason });
+  }
+  return records;
 }
 
 /** What the log says of a job that failed, or of what it found. @throws the error itself when it is none of a job's */

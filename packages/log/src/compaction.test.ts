@@ -3,7 +3,7 @@ import { compressPayload, decodeRecords, decompressBatchNow, encodeBatch, withCo
 import type { DecodedRecord } from "@tidemark/wire";
 import { NODE_CODECS } from "@tidemark/codecs";
 import { describe, expect, test } from "vitest";
-import { DEFAULT_COMPACTION } from "./config.ts";
+import { DEFAULT_LOG_CONFIG } from "./config.ts";
 import { batchesIn, batchOf, DIRECTORY, LogFixture } from "./log.fixture.ts";
 import type { PartitionLog } from "./partition-log.ts";
 
@@ -190,7 +190,7 @@ describe("tombstones", () => {
     await write(log, "z=1");
     await log.compact();
     expect(await left(log, fixture)).toEqual(["1:b=1", "2:a", "3:z=1"]);
-    const horizon = clock.wallMs() + DEFAULT_COMPACTION.deleteRetentionMs;
+    const horizon = clock.wallMs() + DEFAULT_LOG_CONFIG.deleteRetentionMs;
     expect((await batches(log, fixture))[1]).toMatchObject({ attributes: 0x40, baseTimestamp: horizon });
     await kernel.runFor((DAY_MS - 1) * 1000);
     await log.compact({ firstDirtyOffset: toOffset(3) });
@@ -275,7 +275,7 @@ describe("transactions", () => {
 describe("when a pass is due", () => {
   test("by the ratio of dirty bytes, by age, and not for records that are too young", async () => {
     const fixture = new LogFixture();
-    const log = await fixture.open({ config: { compaction: { ...DEFAULT_COMPACTION, minCleanableDirtyRatio: 0.7 } } });
+    const log = await fixture.open({ config: { minCleanableDirtyRatio: 0.7 } });
     for (const pair of ["a=1", "b=1", "c=1"]) {
       await write(log, pair);
       await log.roll();
@@ -286,14 +286,13 @@ describe("when a pass is due", () => {
     // A checkpoint of another log, or of one that was cut.
     expect(await log.compactionRange({ firstDirtyOffset: toOffset(9) })).toMatchObject({ firstDirtyOffset: 0 });
     await log.close();
-    const lags = { ...DEFAULT_COMPACTION, minCleanableDirtyRatio: 1, maxCompactionLagMs: DAY_MS };
-    const old = await fixture.open({ clean: true, config: { compaction: lags } });
+    const lags = { minCleanableDirtyRatio: 1, maxCompactionLagMs: DAY_MS };
+    const old = await fixture.open({ clean: true, config: lags });
     expect((await old.compactionRange()).isDue).toBe(false);
     await fixture.environment.kernel.runFor((DAY_MS + 1) * 1000);
     expect((await old.compactionRange()).isDue).toBe(true);
     await old.close();
-    const young = { ...DEFAULT_COMPACTION, minCompactionLagMs: 2 * DAY_MS };
-    const log2 = await fixture.open({ clean: true, config: { compaction: young } });
+    const log2 = await fixture.open({ clean: true, config: { minCompactionLagMs: 2 * DAY_MS } });
     expect(await log2.compactionRange()).toMatchObject({ dirtyBytes: 0, isDue: false, firstUncleanableOffset: 0 });
   });
 });
@@ -353,5 +352,58 @@ describe("an open after a pass", () => {
     expect(log.segments.map(({ baseOffset, sizeBytes }) => [baseOffset, sizeBytes])).toEqual(
       segments.map(({ baseOffset, sizeBytes }) => [baseOffset, sizeBytes]),
     );
+  });
+});
+
+describe("a topic that is compacted", () => {
+  test.each(["none", "gzip", "zstd"] as const)(
+    "refuses a batch with a record without a key, and says how many there are: %s",
+    async (codec) => {
+      const fixture = new LogFixture({ cleanupPolicy: "compact" });
+      const log = await fixture.open();
+      const encoded = (pairs: readonly string[]): Uint8Array => {
+        const plain = encodeBatch(keyed(...pairs));
+        if (codec === "none") return plain;
+        return withCompressedPayload(plain, codec, compressPayload(NODE_CODECS, codec, plain.subarray(61)));
+      };
+      await expect(log.append(encoded(["a=1", "=2", "=3"]), { origin: "client" })).rejects.toMatchObject({
+        code: "INVALID_RECORD",
+        type: { reason: "2 records without a key, in a topic that is compacted" },
+      });
+      await log.append(encoded(["a=1", "b"]), { origin: "client" });
+      expect(await left(log, fixture)).toEqual(["0:a=1", "1:b"]);
+    },
+  );
+
+  test("a time that is wrong counts more than a missing key, as in Kafka", async () => {
+    const log = await new LogFixture({ cleanupPolicy: "compact", timestampBeforeMaxMs: 0 }).open();
+    const old = encodeBatch([{ key: null, value: null, timestamp: 1 }]);
+    await expect(log.append(old, { origin: "client" })).rejects.toMatchObject({ code: "INVALID_TIMESTAMP" });
+  });
+
+  test("loses nothing for its age or size, unless both policies hold", async () => {
+    const limits = { segmentBytes: 100, retentionBytes: 0, retentionMs: 0 };
+    const fixture = new LogFixture({ cleanupPolicy: "compact", ...limits });
+    const log = await fixture.open();
+    for (const pair of ["a=1", "b=1"]) await write(log, pair);
+    await fixture.environment.kernel.runFor(1000);
+    expect((await log.deleteOldSegments()).deleted).toEqual([]);
+    await log.deleteRecords(toOffset(1));
+    expect(log.logStartOffset).toBe(1);
+    await log.close();
+    const both = await fixture.open({ clean: true, config: { cleanupPolicy: "compact,delete" } });
+    expect((await both.deleteOldSegments()).deleted).toHaveLength(1);
+  });
+
+  test("a segment takes records for no longer than max.compaction.lag.ms: only sealed ones are compacted", async () => {
+    for (const [cleanupPolicy, segments] of [
+      ["compact", 2],
+      ["delete", 1],
+    ] as const) {
+      const log = await new LogFixture({ cleanupPolicy, maxCompactionLagMs: DAY_MS }).open();
+      for (const timestamp of [T - 2 * DAY_MS, T - DAY_MS + 1])
+        await log.append(encodeBatch([{ key: encodeUtf8("k"), value: null, timestamp }]), { origin: "local" });
+      expect(log.segments, cleanupPolicy).toHaveLength(segments);
+    }
   });
 });

@@ -10,7 +10,12 @@ export type TimestampType = "CreateTime" | "LogAppendTime";
 /** Kafka's 2^63 - 1, as far as a number goes: no limit. */
 const NO_LIMIT_MS = Number.MAX_SAFE_INTEGER;
 
-export interface LogConfig extends RetentionLimits {
+/** How old records go: whole segments by age and size, of each key all values but the last, or both. */
+export type CleanupPolicy = "delete" | "compact" | "compact,delete";
+
+export interface LogConfig extends RetentionLimits, CompactionConfig {
+  /** Kafka: cleanup.policy. A log that is compacted takes no record without a key. */
+  readonly cleanupPolicy: CleanupPolicy;
   /** A segment holds at most this many bytes; so does one append. Kafka: segment.bytes. */
   readonly segmentBytes: number;
   /** At most one offset index entry per this many bytes. Kafka: index.interval.bytes. */
@@ -37,29 +42,19 @@ export interface LogConfig extends RetentionLimits {
   readonly ignoresFutureTimestamps: boolean;
   /** How long the files of a deleted segment stay, for those who read them. Kafka: file.delete.delay.ms. */
   readonly fileDeleteDelayMs: number;
-  /** Keeps of each key the last value. Kafka: cleanup.policy with `compact`. Default: nothing is compacted. */
-  readonly compaction?: CompactionConfig;
 }
 
-/** When a log is compacted, and what of it stays. */
+/** When a log is compacted that is to be, and what of it stays. */
 export interface CompactionConfig {
   /** How long a tombstone, or the marker of an emptied transaction, stays after the first pass that met it. Kafka: delete.retention.ms. */
   readonly deleteRetentionMs: number;
-  /** A pass begins when so large a part of the bytes is not clean. Kafka: min.cleanable.dirty.ratio. */
+  /** A pass begins when more than this part of the bytes is not clean, 0 to 1. Kafka: min.cleanable.dirty.ratio. */
   readonly minCleanableDirtyRatio: number;
   /** Younger records are left alone. Kafka: min.compaction.lag.ms. */
   readonly minCompactionLagMs: number;
-  /** Older records are compacted, whatever the ratio. Kafka: max.compaction.lag.ms. */
+  /** Older records are compacted, whatever the ratio, and a segment takes no records for longer. Kafka: max.compaction.lag.ms. */
   readonly maxCompactionLagMs: number;
 }
-
-/** Kafka's. */
-export const DEFAULT_COMPACTION: CompactionConfig = {
-  deleteRetentionMs: 24 * 60 * 60 * 1000,
-  minCleanableDirtyRatio: 0.5,
-  minCompactionLagMs: 0,
-  maxCompactionLagMs: Number.MAX_SAFE_INTEGER,
-};
 
 /** Memory of the map of keys of one pass: 5 million keys. Kafka: log.cleaner.dedupe.buffer.size. */
 export const COMPACTION_MAP_BYTES = 128 * 1024 ** 2;
@@ -79,9 +74,38 @@ export const DEFAULT_LOG_CONFIG: LogConfig = {
   // Kafka's default is seven days: here nothing goes that nobody asked to go.
   retentionMs: -1,
   retentionBytes: -1,
+  cleanupPolicy: "delete",
+  deleteRetentionMs: 24 * 60 * 60 * 1000,
+  minCleanableDirtyRatio: 0.5,
+  minCompactionLagMs: 0,
+  maxCompactionLagMs: NO_LIMIT_MS,
   ignoresFutureTimestamps: false,
   fileDeleteDelayMs: 60 * 1000,
 };
+
+/** Whether of each key only the last value is kept. */
+export function isCompacted({ cleanupPolicy }: Pick<LogConfig, "cleanupPolicy">): boolean {
+  return cleanupPolicy !== "delete";
+}
+
+/** What age and size take of a log: nothing of one that is only compacted. */
+export function retentionOf({ cleanupPolicy, retentionMs, retentionBytes }: LogConfig): RetentionLimits {
+  return cleanupPolicy === "compact" ? { retentionMs: -1, retentionBytes: -1 } : { retentionMs, retentionBytes };
+}
+
+/** Whether anything ever goes for its age, or for the size of the log. */
+export function hasRetention(config: LogConfig): boolean {
+  const { retentionMs, retentionBytes } = retentionOf(config);
+  return retentionMs >= 0 || retentionBytes >= 0;
+}
+
+/**
+ * How long a segment takes records: only sealed ones are compacted, and none may wait for longer than the largest lag.
+ * Source: apache/kafka storage/.../internals/log/LogConfig.java, maxSegmentMs
+ */
+export function segmentMsOf(config: LogConfig): number {
+  return isCompacted(config) ? Math.min(config.segmentMs, config.maxCompactionLagMs) : config.segmentMs;
+}
 
 /** A group of appends is closed to newcomers at this size; a larger single batch makes a group of its own. */
 export const GROUP_BYTES_MAX = 1024 ** 2;
@@ -128,6 +152,16 @@ export function checkLogConfig(config: LogConfig): void {
     fail("0 <= indexIntervalBytes", { indexIntervalBytes });
   if (!(Number.isInteger(maxMessageBytes) && maxMessageBytes >= 0)) fail("0 <= maxMessageBytes", { maxMessageBytes });
   checkTimes(config);
+  checkCompaction(config);
+}
+
+function checkCompaction(config: LogConfig): void {
+  const { deleteRetentionMs, minCleanableDirtyRatio, minCompactionLagMs, maxCompactionLagMs } = config;
+  if (!(deleteRetentionMs >= 0)) fail("0 <= deleteRetentionMs", { deleteRetentionMs });
+  if (!(minCleanableDirtyRatio >= 0 && minCleanableDirtyRatio <= 1))
+    fail("0 <= minCleanableDirtyRatio <= 1", { minCleanableDirtyRatio });
+  if (!(minCompactionLagMs >= 0 && maxCompactionLagMs >= 1 && minCompactionLagMs <= maxCompactionLagMs))
+    fail("0 <= minCompactionLagMs <= maxCompactionLagMs", { minCompactionLagMs, maxCompactionLagMs });
 }
 
 function checkTimes(config: LogConfig): void {

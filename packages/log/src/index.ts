@@ -2,11 +2,12 @@ export type { BatchOrigin } from "./append-checks.ts";
 export {
   DEFAULT_LOG_CONFIG,
   GROUP_BYTES_MAX,
+  isCompacted,
   QUEUED_BYTES_MAX,
   SEGMENT_BYTES_MAX,
   UNFLUSHED_BYTES_MAX,
 } from "./config.ts";
-export type { FlushMode, LogConfig } from "./config.ts";
+export type { CleanupPolicy, FlushMode, LogConfig, TimestampType } from "./config.ts";
 export type { EndOffsetWait } from "./end-offset-waiters.ts";
 export { LogError } from "./error.ts";
 export type { LogErrorCode, LogErrorType, StorageFailure } from "./error.ts";

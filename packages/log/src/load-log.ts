@@ -2,6 +2,7 @@ import { joinPath, toOffset } from "@tidemark/base";
 import type { Clock, FileSystem, Offset, Random, State } from "@tidemark/base";
 import { CheckpointError, LeaderEpochFileCache } from "@tidemark/epoch-cache";
 import type { EpochEntry } from "@tidemark/epoch-cache";
+import { segmentMsOf } from "./config.ts";
 import type { LogConfig } from "./config.ts";
 import { finishSwaps } from "./finish-swaps.ts";
 import {
@@ -182,7 +183,8 @@ export async function loadLog(options: LoadOptions): Promise<LoadedLog> {
 }
 
 function settingsOf({ files, clock, random, directory, config }: LoadOptions): SegmentSettings {
-  const { segmentMs, segmentJitterMs } = config;
+  const { segmentJitterMs } = config;
+  const segmentMs = segmentMsOf(config);
   // Any of it is one that Kafka may draw; but a limit near nothing would make a segment of each batch.
   const jitterMsMax = Math.min(segmentJitterMs, Math.floor(segmentMs / 2), JITTER_MS_MAX);
   const drawRollMs = (): number =>

@@ -8,7 +8,7 @@ import {
   stampBatch,
   stampMaxTimestamp,
 } from "@tidemark/wire";
-import type { RecordTimes } from "@tidemark/wire";
+import type { RecordsSummary } from "@tidemark/wire";
 import { checkClientRecords, checkFollowerBatches, checkLeaderBatch } from "./append-checks.ts";
 import type { FollowerBatches } from "./append-checks.ts";
 import { PRODUCER_ID_EXPIRATION_CHECK_MS } from "./config.ts";
@@ -175,7 +175,7 @@ export class LogAppends {
    * Writes the leader's time over that of a batch, or the largest of its records' where its producer says another. The CRC covers it; as
    * a rule nothing is to be done.
    */
-  #stampTime(group: AppendGroup, entry: GroupEntry, times: RecordTimes | undefined): void {
+  #stampTime(group: AppendGroup, entry: GroupEntry, times: RecordsSummary | undefined): void {
     const { timestampType } = this.#core.config;
     const isLogAppend = timestampType === "LogAppendTime";
     const maxTimestamp = isLogAppend ? this.#core.nowMs() : times?.maxTimestamp;

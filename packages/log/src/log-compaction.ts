@@ -5,7 +5,7 @@ import { compactSegments } from "./compaction.ts";
 import type { CompactionResult } from "./compaction.ts";
 import { compactionRange } from "./compaction-range.ts";
 import type { CompactionRange } from "./compaction-range.ts";
-import { COMPACTION_MAP_BYTES, DEFAULT_COMPACTION } from "./config.ts";
+import { COMPACTION_MAP_BYTES } from "./config.ts";
 import { LogError } from "./error.ts";
 import type { LogCore } from "./log-core.ts";
 import { storageError } from "./log-directory.ts";
@@ -45,7 +45,7 @@ export class LogCompaction {
       logEndOffset: this.#core.local.logEndOffset,
       lastStableOffset: this.#core.lastStableOffset(options.highWatermark),
       firstDirtyOffset: options.firstDirtyOffset,
-      config: this.#core.config.compaction ?? DEFAULT_COMPACTION,
+      config: this.#core.config,
       nowMs: this.#core.clock.wallMs(),
     });
   }
@@ -75,7 +75,7 @@ export class LogCompaction {
       segments: segments.filter(({ baseOffset }) => baseOffset < firstUncleanableOffset),
       firstDirtyOffset,
       firstUncleanableOffset,
-      deleteRetentionMs: (this.#core.config.compaction ?? DEFAULT_COMPACTION).deleteRetentionMs,
+      deleteRetentionMs: this.#core.config.deleteRetentionMs,
       mapBytes: options.mapBytes ?? COMPACTION_MAP_BYTES,
       abortedTransactions: segments.flatMap(({ transactionIndex }) => transactionIndex.entries),
       producers: () => this.#core.producers.entries,

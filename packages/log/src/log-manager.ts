@@ -19,7 +19,7 @@ import { PartitionLog } from "./partition-log.ts";
 import { encodeTopic, topicKey } from "./topic-config.ts";
 import type { TopicConfig, TopicDescription, TopicStatus } from "./topic-config.ts";
 import { listLogDirectory, loadTopics, removeTree } from "./topic-loading.ts";
-import { RETENTION_CHECK_INTERVAL_MS, RETENTION_INITIAL_DELAY_MS } from "./config.ts";
+import { hasRetention, RETENTION_CHECK_INTERVAL_MS, RETENTION_INITIAL_DELAY_MS } from "./config.ts";
 import { RetentionTask } from "./retention-task.ts";
 import type { RetentionSchedule } from "./retention-task.ts";
 import { encodeHex, randomUuid } from "./uuid.ts";
@@ -125,8 +125,7 @@ export class LogManager {
     this.#logs = parts.logs;
     this.#highWatermark = options.highWatermark ?? (() => undefined);
     this.#retention = new RetentionTask(parts.environment.clock, options.retention ?? DEFAULT_RETENTION_SCHEDULE, {
-      isNeeded: () =>
-        [...this.#logs.values()].some(({ config }) => config.retentionMs >= 0 || config.retentionBytes >= 0),
+      isNeeded: () => [...this.#logs.values()].some(({ config }) => hasRetention(config)),
       look: () => this.#deleteOldSegments(),
     });
     this.#retention.update();

@@ -1,5 +1,6 @@
 import { fail, toOffset } from "@tidemark/base";
 import type { Offset } from "@tidemark/base";
+import { retentionOf } from "./config.ts";
 import { LogError } from "./error.ts";
 import type { LogCore } from "./log-core.ts";
 import { segmentsToDelete } from "./retention.ts";
@@ -57,7 +58,7 @@ export class LogRetention {
         highWatermark: highWatermark ?? this.#core.visibleEndOffset,
         nowMs,
       };
-      const reasons = segmentsToDelete(view, this.#core.config);
+      const reasons = segmentsToDelete(view, retentionOf(this.#core.config));
       const deleted = reasons.map((reason, at) => {
         const { baseOffset, sizeBytes } = ages[at] ?? fail("a segment is judged", { at });
         return { baseOffset, sizeBytes, reason };

@@ -1,6 +1,6 @@
 import { fail } from "@tidemark/base";
 import type { Offset } from "@tidemark/base";
-import type { BatchHeader, RecordTimes } from "@tidemark/wire";
+import type { BatchHeader, RecordsSummary } from "@tidemark/wire";
 import type { RecordsJudgement } from "./append-checks.ts";
 import { GROUP_BYTES_MAX, QUEUED_BYTES_MAX } from "./config.ts";
 import { LogError } from "./error.ts";
@@ -22,7 +22,7 @@ export interface GroupEntry {
   readonly append: ProducerAppend;
   atBytes: number;
   /** Times of its records, as far as somebody looked at them; a promise while that happens elsewhere, which may end in a refusal. */
-  readonly judgement: Promise<RecordsJudgement> | RecordTimes | undefined;
+  readonly judgement: Promise<RecordsJudgement> | RecordsSummary | undefined;
   readonly resolve: (result: AppendResult) => void;
   readonly reject: (error: unknown) => void;
 }
@@ -97,7 +97,7 @@ export class PartitionQueue {
     batch: Uint8Array,
     header: BatchHeader,
     append: ProducerAppend,
-    judgement: Promise<RecordsJudgement> | RecordTimes | undefined,
+    judgement: Promise<RecordsJudgement> | RecordsSummary | undefined,
   ): Promise<AppendResult> {
     if (this.#queuedBytes > 0 && this.#queuedBytes + batch.length > QUEUED_BYTES_MAX) {
       return Promise.reject(

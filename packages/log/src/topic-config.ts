@@ -61,10 +61,10 @@ export function decodeTopic(
     compressionLevel,
   } = fields;
   // What a topic of an earlier version does not say is as it was then.
-  const times = { ...DEFAULT_LOG_CONFIG, ...fields };
-  const { segmentMs, segmentJitterMs, segmentIndexBytes } = times;
-  const { timestampType, timestampBeforeMaxMs, timestampAfterMaxMs } = times;
-  const { retentionMs, retentionBytes, ignoresFutureTimestamps, fileDeleteDelayMs } = times;
+  const settings = { ...DEFAULT_LOG_CONFIG, ...fields };
+  const { segmentMs, segmentJitterMs, segmentIndexBytes } = settings;
+  const { timestampType, timestampBeforeMaxMs, timestampAfterMaxMs } = settings;
+  const { retentionMs, retentionBytes, ignoresFutureTimestamps, fileDeleteDelayMs } = settings;
   if (status !== "ready" && status !== "incomplete") return undefined;
   if (typeof topicId !== "string" || !isUuid(topicId) || !isCount(partitions) || partitions === 0) return undefined;
   if (!isCount(segmentBytes) || !isCount(indexIntervalBytes) || !isCount(maxMessageBytes)) return undefined;
@@ -73,6 +73,10 @@ export function decodeTopic(
   if (!isCount(timestampBeforeMaxMs) || !isCount(timestampAfterMaxMs)) return undefined;
   if (!isLimit(retentionMs) || !isLimit(retentionBytes) || !isCount(fileDeleteDelayMs)) return undefined;
   if (typeof ignoresFutureTimestamps !== "boolean") return undefined;
+  const { cleanupPolicy, deleteRetentionMs, minCleanableDirtyRatio, minCompactionLagMs, maxCompactionLagMs } = settings;
+  if (cleanupPolicy !== "delete" && cleanupPolicy !== "compact" && cleanupPolicy !== "compact,delete") return undefined;
+  if (!isCount(deleteRetentionMs) || !isCount(minCompactionLagMs) || !isCount(maxCompactionLagMs)) return undefined;
+  if (!isRatio(minCleanableDirtyRatio) || minCompactionLagMs > maxCompactionLagMs) return undefined;
   if (flush !== "none" && flush !== "always") return undefined;
   const codec = COMPRESSION_CODECS.find((name) => name === compression);
   if (codec === undefined || !(compressionLevel === undefined || Number.isSafeInteger(compressionLevel)))
@@ -90,6 +94,11 @@ export function decodeTopic(
     timestampAfterMaxMs,
     retentionMs,
     retentionBytes,
+    cleanupPolicy,
+    deleteRetentionMs,
+    minCleanableDirtyRatio,
+    minCompactionLagMs,
+    maxCompactionLagMs,
     ignoresFutureTimestamps,
     fileDeleteDelayMs,
     compression: codec,
@@ -109,6 +118,10 @@ function parseObject(bytes: Uint8Array): Readonly<Record<string, unknown>> | und
 
 function isCount(value: unknown): value is number {
   return Number.isSafeInteger(value) && (value as number) >= 0;
+}
+
+function isRatio(value: unknown): value is number {
+  return typeof value === "number" && value >= 0 && value <= 1;
 }
 
 /** A count, or -1: none. */

@@ -6,7 +6,7 @@ import type { Part } from "./partition-accumulator.ts";
 export interface AppendedRecord {
   readonly partition: number;
   readonly offset: number;
-  /** Unix time in ms. */
+  /** Unix time in ms, as a fetch shows it. */
   readonly timestamp: number;
 }
 
@@ -55,9 +55,9 @@ export class AppendCall implements Part {
     });
   }
 
-  onAppended(offset: number): void {
+  onAppended(offset: number, logAppendTime?: number): void {
     this.#over();
-    this.#resolve({ partition: this.#partition, offset, timestamp: this.#timestamp });
+    this.#resolve({ partition: this.#partition, offset, timestamp: logAppendTime ?? this.#timestamp });
   }
 
   onFailed(error: unknown): void {

@@ -1,6 +1,6 @@
 import type { Environment, State } from "@tidemark/base";
 import { DEFAULT_LOG_CONFIG, QUEUED_BYTES_MAX, SEGMENT_BYTES_MAX } from "@tidemark/log";
-import type { FlushMode, TopicConfig } from "@tidemark/log";
+import type { CleanupPolicy, FlushMode, TimestampType, TopicConfig } from "@tidemark/log";
 import type { CompressionCodec } from "@tidemark/wire";
 import { COMPRESSION_CODECS, compressionLevels, RECORD_BATCH_OVERHEAD } from "@tidemark/wire";
 import { TidemarkError } from "./error.ts";
@@ -56,9 +56,30 @@ export interface TopicOptions {
   readonly retentionBytes?: number;
   /** A segment takes records of so many ms, then the next one is begun: only whole segments are deleted. Default 7 days. */
   readonly segmentMs?: number;
+  /**
+   * How old records go. `delete`, the default: as the two retention limits say. `compact`: of each key all values but the last, and in the end keys
+   * whose last value is null; every record has a key then. `compact,delete`: both. Kafka: cleanup.policy.
+   */
+  readonly cleanupPolicy?: CleanupPolicy;
+  /** A log is compacted when more than this part of its sealed bytes is new since the last time, 0 to 1. Default 0.5. Kafka: min.cleanable.dirty.ratio. */
+  readonly minCleanableDirtyRatio?: number;
+  /** Records younger than so many ms are not compacted. Default 0. Kafka: min.compaction.lag.ms. */
+  readonly minCompactionLagMs?: number;
+  /** Records older than so many ms are compacted whatever the ratio. At least 1, and `minCompactionLagMs`. Default: none. Kafka: max.compaction.lag.ms. */
+  readonly maxCompactionLagMs?: number;
+  /** A key whose last value is null is still read for so many ms after it was first compacted. Default one day. Kafka: delete.retention.ms. */
+  readonly deleteRetentionMs?: number;
+  /** `CreateTime`, the default: the record's own. `LogAppendTime`: the log's clock, whatever the record says. Kafka: message.timestamp.type. */
+  readonly timestampType?: TimestampType;
+  /** A record whose timestamp is more than so many ms in the past is refused. Default: none is. Kafka: message.timestamp.before.max.ms. */
+  readonly timestampBeforeMaxMs?: number;
+  /** A record whose timestamp is more than so many ms in the future is refused. Default one hour. Kafka: message.timestamp.after.max.ms. */
+  readonly timestampAfterMaxMs?: number;
 }
 
 const INT32_MAX = 2 ** 31 - 1;
+const CLEANUP_POLICIES: readonly CleanupPolicy[] = ["delete", "compact", "compact,delete"];
+const TIMESTAMP_TYPES: readonly TimestampType[] = ["CreateTime", "LogAppendTime"];
 
 /** @throws TidemarkError INVALID_REQUEST */
 export function checkOptions(options: TidemarkOptions): void {
@@ -87,6 +108,14 @@ export function checkTopicOptions(topic: string, options: TopicOptions): void {
     checkInteger("retentionMs", options.retentionMs, -1, Number.MAX_SAFE_INTEGER);
     checkInteger("retentionBytes", options.retentionBytes, -1, Number.MAX_SAFE_INTEGER);
     checkInteger("segmentMs", options.segmentMs, 1, Number.MAX_SAFE_INTEGER);
+    checkChoice("cleanupPolicy", options.cleanupPolicy, CLEANUP_POLICIES);
+    checkRatio("minCleanableDirtyRatio", options.minCleanableDirtyRatio);
+    checkInteger("minCompactionLagMs", options.minCompactionLagMs, 0, Number.MAX_SAFE_INTEGER);
+    checkInteger("maxCompactionLagMs", options.maxCompactionLagMs, 1, Number.MAX_SAFE_INTEGER);
+    checkInteger("deleteRetentionMs", options.deleteRetentionMs, 0, Number.MAX_SAFE_INTEGER);
+    checkChoice("timestampType", options.timestampType, TIMESTAMP_TYPES);
+    checkInteger("timestampBeforeMaxMs", options.timestampBeforeMaxMs, 0, Number.MAX_SAFE_INTEGER);
+    checkInteger("timestampAfterMaxMs", options.timestampAfterMaxMs, 0, Number.MAX_SAFE_INTEGER);
   } catch (error) {
     if (!(error instanceof TidemarkError)) throw error;
     throw new TidemarkError("INVALID_CONFIG", `topic "${topic}": ${error.message}`, { topic });
@@ -115,26 +144,51 @@ function checkInteger(name: string, value: number | undefined, min: number, max:
   throw new TidemarkError("INVALID_REQUEST", `${name} is an integer in ${min}..${max}, not ${value}`);
 }
 
+function checkRatio(name: string, value: number | undefined): void {
+  if (value === undefined || (typeof value === "number" && value >= 0 && value <= 1)) return;
+  throw new TidemarkError("INVALID_REQUEST", `${name} is a number in 0..1, not ${value}`);
+}
+
 /** What topics of this node are made with. */
 export function defaultsOf({ flush = "always" }: TidemarkOptions): TopicConfig {
   return { ...DEFAULT_LOG_CONFIG, flush, compression: "none" };
 }
 
-/** `base` with the options that are given. */
-export function configOf(base: TopicConfig, options: TopicOptions): TopicConfig {
-  return {
-    ...base,
-    segmentBytes: options.segmentBytes ?? base.segmentBytes,
-    maxMessageBytes: options.maxMessageBytes ?? base.maxMessageBytes,
-    retentionMs: options.retentionMs ?? base.retentionMs,
-    retentionBytes: options.retentionBytes ?? base.retentionBytes,
-    segmentMs: options.segmentMs ?? base.segmentMs,
-    flush: options.flush ?? base.flush,
-    compression: options.compression ?? base.compression,
-    // A level belongs to its codec.
-    compressionLevel: options.compression === undefined ? base.compressionLevel : options.compressionLevel,
-  };
+/**
+ * `base` with the options that are given.
+ * @throws TidemarkError INVALID_CONFIG when they contradict each other, or what the topic was set to before
+ */
+export function configOf(topic: string, base: TopicConfig, options: TopicOptions): TopicConfig {
+  const given = Object.fromEntries(
+    CONFIG_OPTIONS.filter((name) => options[name] !== undefined).map((name) => [name, options[name]]),
+  ) as Partial<TopicConfig>;
+  // A level belongs to its codec.
+  const compressionLevel = options.compression === undefined ? base.compressionLevel : options.compressionLevel;
+  const config = { ...base, ...given, compressionLevel };
+  const { minCompactionLagMs, maxCompactionLagMs } = config;
+  if (minCompactionLagMs <= maxCompactionLagMs) return config;
+  const message = `topic "${topic}": minCompactionLagMs ${minCompactionLagMs} is above maxCompactionLagMs ${maxCompactionLagMs}`;
+  throw new TidemarkError("INVALID_CONFIG", message, { topic });
 }
+
+/** What becomes part of a topic's configuration as it is given. */
+const CONFIG_OPTIONS = [
+  "segmentBytes",
+  "maxMessageBytes",
+  "flush",
+  "compression",
+  "retentionMs",
+  "retentionBytes",
+  "segmentMs",
+  "cleanupPolicy",
+  "minCleanableDirtyRatio",
+  "minCompactionLagMs",
+  "maxCompactionLagMs",
+  "deleteRetentionMs",
+  "timestampType",
+  "timestampBeforeMaxMs",
+  "timestampAfterMaxMs",
+] as const satisfies readonly (keyof TopicConfig & keyof TopicOptions)[];
 
 export function isSameConfig(a: TopicConfig, b: TopicConfig): boolean {
   const keys = Object.keys({ ...a, ...b }) as (keyof TopicConfig)[];

@@ -41,7 +41,8 @@ export interface AccumulatorOptions {
 /** Consecutive records of one append in one batch. Exactly one of the methods is called, once. */
 export interface Part {
   readonly count: number;
-  onAppended(baseOffset: number): void;
+  /** @param logAppendTime ms; where the log wrote its time over that of the records */
+  onAppended(baseOffset: number, logAppendTime?: number): void;
   onFailed(error: unknown): void;
 }
 
@@ -125,13 +126,13 @@ export class PartitionAccumulator {
    */
   addMany(
     records: readonly RecordInput[],
-    onAppended: (firstIndex: number, count: number, baseOffset: number) => void,
+    onAppended: (firstIndex: number, count: number, baseOffset: number, logAppendTime?: number) => void,
     onFailed: (error: unknown) => void,
   ): void {
     if (
       this.#joinLast(records, {
         count: records.length,
-        onAppended: (base) => onAppended(0, records.length, base),
+        onAppended: (base, logAppendTime) => onAppended(0, records.length, base, logAppendTime),
         onFailed,
       })
     )
@@ -140,7 +141,11 @@ export class PartitionAccumulator {
     while (from < records.length) {
       const count = longestBatch(records, from, this.#options.batchBytesMax);
       const firstIndex = from;
-      const part: Part = { count, onAppended: (base) => onAppended(firstIndex, count, base), onFailed };
+      const part: Part = {
+        count,
+        onAppended: (base, logAppendTime) => onAppended(firstIndex, count, base, logAppendTime),
+        onFailed,
+      };
       this.#open(records.slice(from, from + count), part);
       from += count;
     }
@@ -221,7 +226,7 @@ export class PartitionAccumulator {
     this.#acknowledgedSequence = endSequence;
     let partBaseOffset: number = result.baseOffset;
     for (const part of batch.parts) {
-      part.onAppended(partBaseOffset);
+      part.onAppended(partBaseOffset, result.logAppendTime);
       partBaseOffset += part.count;
     }
     this.#afterReturn();

@@ -81,6 +81,7 @@ function setUp() {
       } as Clock,
       arena: new ByteArena(),
       batchBytesMax: BATCH_BYTES_MAX,
+      rules: { needsKey: false, timestampBeforeMaxMs: Number.POSITIVE_INFINITY, timestampAfterMaxMs: 3_600_000 },
       checkOpen: () => undefined,
       begin: () => {
         calls.begun += 1;

@@ -4,7 +4,7 @@ import { TidemarkError, toTidemarkError } from "./error.ts";
 import { BATCHES_IN_FLIGHT_MAX, singleBatchBytes } from "./partition-accumulator.ts";
 import type { Part, PartitionAccumulator, PartSource } from "./partition-accumulator.ts";
 import { toRecordInput } from "./record-input.ts";
-import type { RecordToAppend } from "./record-input.ts";
+import type { RecordRules, RecordToAppend } from "./record-input.ts";
 
 /** Batches of an appender that are with the log or filled: from then on `append` answers false. One more keeps the log busy meanwhile. */
 export const APPENDER_BATCHES_MAX = BATCHES_IN_FLIGHT_MAX + 1;
@@ -28,6 +28,7 @@ export interface AppenderContext {
   readonly clock: Clock;
   readonly arena: ByteArena;
   readonly batchBytesMax: number;
+  readonly rules: RecordRules;
   /** @throws TidemarkError when the topic takes no appends any more */
   readonly checkOpen: () => void;
   readonly begin: () => () => void;
@@ -88,14 +89,14 @@ export class RecordAppender implements AsyncDisposable, PartSource {
   /**
    * Takes a record. Its bytes may be used again when this returns.
    * @returns whether more may follow at once; otherwise wait for `drain` first
-   * @throws TidemarkError MESSAGE_TOO_LARGE, INVALID_REQUEST, INVALID_TIMESTAMP (the record was not taken, others may follow), QUEUE_FULL
+   * @throws TidemarkError MESSAGE_TOO_LARGE, INVALID_REQUEST, INVALID_TIMESTAMP, INVALID_RECORD (the record was not taken, others may follow), QUEUE_FULL
    *   when `drain` was not waited for again and again, CLOSED, UNKNOWN_TOPIC_OR_PARTITION; the error of a batch before it
    */
   append(record: RecordToAppend): boolean {
     if (this.#failure !== undefined) throw this.#failure;
-    const { checkOpen, arena, accumulator } = this.#context;
+    const { checkOpen, arena, accumulator, rules } = this.#context;
     checkOpen();
-    const input = toRecordInput(record, this.#nowMs ?? this.#lookAtClock(), arena.borrowing);
+    const input = toRecordInput(record, this.#nowMs ?? this.#lookAtClock(), arena.borrowing, rules);
     if (!accumulator.join(input, this)) {
       this.#checkRoom(singleBatchBytes(input));
       accumulator.open(input, this);

@@ -1,3 +1,5 @@
+import { isCompacted } from "@tidemark/log";
+import type { TopicConfig } from "@tidemark/log";
 import type { RecordHeader, RecordInput } from "@tidemark/wire";
 import type { RecordMemory } from "./byte-arena.ts";
 import { TidemarkError } from "./error.ts";
@@ -21,21 +23,56 @@ export interface RecordToAppend {
 /** 2^53 - 2: the largest of which every difference is exact. */
 const TIMESTAMP_MAX = Number.MAX_SAFE_INTEGER - 1;
 
+/** What a topic demands of its records. */
+export interface RecordRules {
+  /** A topic that is compacted keeps the last value of each key. */
+  readonly needsKey: boolean;
+  /** How far a record's own time may lie from `nowMs`; infinite where the log writes its time over it. */
+  readonly timestampBeforeMaxMs: number;
+  readonly timestampAfterMaxMs: number;
+}
+
+/** The rules of a topic with this configuration. */
+export function recordRulesOf(config: TopicConfig): RecordRules {
+  const isOwnTime = config.timestampType === "CreateTime";
+  return {
+    needsKey: isCompacted(config),
+    timestampBeforeMaxMs: isOwnTime ? config.timestampBeforeMaxMs : Number.POSITIVE_INFINITY,
+    timestampAfterMaxMs: isOwnTime ? config.timestampAfterMaxMs : Number.POSITIVE_INFINITY,
+  };
+}
+
 /**
- * The record as the encoder wants it, its bytes where `memory` puts them.
- * @throws TidemarkError INVALID_REQUEST, INVALID_TIMESTAMP
+ * The record as the encoder wants it, its bytes where `memory` puts them. What the log would refuse is refused here: there it would take
+ * the other records of its batch with it.
+ * @throws TidemarkError INVALID_REQUEST, INVALID_TIMESTAMP; INVALID_RECORD for one without a key that needs one
  */
-export function toRecordInput(record: RecordToAppend, nowMs: number, memory: RecordMemory): RecordInput {
+export function toRecordInput(
+  record: RecordToAppend,
+  nowMs: number,
+  memory: RecordMemory,
+  rules: RecordRules,
+): RecordInput {
   if (typeof record !== "object" || record === null) throw wrong("a record is an object with a value");
   const { timestamp = nowMs } = record;
   if (!(Number.isInteger(timestamp) && timestamp >= 0 && timestamp <= TIMESTAMP_MAX)) {
     throw new TidemarkError("INVALID_TIMESTAMP", `timestamp ${timestamp} is not an integer in 0..2^53 - 2`);
   }
+  if (timestamp !== nowMs) checkTime(timestamp, nowMs, rules);
   const key = toBytes(record.key ?? null, "key", memory);
+  if (key === null && rules.needsKey)
+    throw new TidemarkError("INVALID_RECORD", "a record without a key, in a topic that is compacted");
   const value = toBytes(record.value, "value", memory);
   return record.headers === undefined
     ? { key, value, timestamp }
     : { key, value, timestamp, headers: toHeaders(record.headers, memory) };
+}
+
+function checkTime(timestamp: number, nowMs: number, rules: RecordRules): void {
+  const { timestampBeforeMaxMs, timestampAfterMaxMs } = rules;
+  if (nowMs - timestamp <= timestampBeforeMaxMs && timestamp - nowMs <= timestampAfterMaxMs) return;
+  const limits = `at most ${timestampBeforeMaxMs} ms before and ${timestampAfterMaxMs} ms after`;
+  throw new TidemarkError("INVALID_TIMESTAMP", `timestamp ${timestamp} is not near the log's time ${nowMs}: ${limits}`);
 }
 
 /** The record with its bytes in `memory`. */

@@ -105,14 +105,15 @@ export class Tidemark implements AsyncDisposable {
       const known = this.#topics.get(name);
       let description = this.#manager.topics.get(name);
       if (description === undefined) {
-        description = await this.#manager.createTopic(name, options.partitions ?? 1, configOf(this.#defaults, options));
+        const config = configOf(name, this.#defaults, options);
+        description = await this.#manager.createTopic(name, options.partitions ?? 1, config);
         await this.#lead(description.name, description.partitions);
       }
       if (options.partitions !== undefined && options.partitions !== description.partitions) {
         const message = `topic "${name}" has ${description.partitions} partitions, not ${options.partitions}`;
         throw new TidemarkError("INVALID_PARTITIONS", message, { topic: name });
       }
-      const config = configOf(description.config, options);
+      const config = configOf(name, description.config, options);
       if (!isSameConfig(config, description.config)) {
         if (known !== undefined) {
           const message = `topic "${name}" is open with ${JSON.stringify(description.config)}; other options take a reopen`;

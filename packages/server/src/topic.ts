@@ -15,8 +15,8 @@ import { partitionForKey } from "./partitioner.ts";
 import type { StickyPartitioner } from "./partitioner.ts";
 import { RecordAppender } from "./record-appender.ts";
 import type { AppenderOptions } from "./record-appender.ts";
-import { copyRecordInput, toRecordInput } from "./record-input.ts";
-import type { RecordToAppend } from "./record-input.ts";
+import { copyRecordInput, recordRulesOf, toRecordInput } from "./record-input.ts";
+import type { RecordRules, RecordToAppend } from "./record-input.ts";
 
 export interface AppendOptions {
   /**
@@ -73,6 +73,7 @@ export class Topic {
   readonly #accumulators = new Map<number, PartitionAccumulator>();
   /** No batch of this topic is larger. */
   readonly #batchBytesMax: number;
+  readonly #rules: RecordRules;
   #isDeleted = false;
 
   constructor(description: TopicDescription, context: TopicContext) {
@@ -81,6 +82,7 @@ export class Topic {
     this.partitions = description.partitions;
     this.config = description.config;
     this.#context = context;
+    this.#rules = recordRulesOf(this.config);
     this.#batchBytesMax = Math.min(this.config.maxMessageBytes, this.config.segmentBytes);
   }
 
@@ -92,7 +94,7 @@ export class Topic {
    * waits. Records of one call for one partition stay in order and next to each other, in as few batches as `maxMessageBytes` allows;
    * if the call fails, some of its batches may have been appended.
    * @returns one result, or one for each record of an array
-   * @throws TidemarkError MESSAGE_TOO_LARGE (before anything is appended), INVALID_REQUEST, INVALID_TIMESTAMP,
+   * @throws TidemarkError MESSAGE_TOO_LARGE, INVALID_REQUEST, INVALID_TIMESTAMP, INVALID_RECORD (all before anything is appended),
    *   UNKNOWN_TOPIC_OR_PARTITION, KAFKA_STORAGE_ERROR (kind `retry` when the disk is full: nothing was appended), CLOSED
    */
   append(record: RecordToAppend, options?: AppendOptions): Promise<AppendedRecord>;
@@ -129,6 +131,7 @@ export class Topic {
         clock,
         arena,
         batchBytesMax: this.#batchBytesMax,
+        rules: this.#rules,
         checkOpen: () => this.#checkOpen(),
         begin,
       },
@@ -225,7 +228,7 @@ export class Topic {
 
   #appendOne(record: RecordToAppend, { signal, partition: wanted }: AppendOptions): Promise<AppendedRecord> {
     const { clock, arena, memory, begin } = this.#context;
-    const input = toRecordInput(record, Math.floor(clock.wallMs()), arena.borrowing);
+    const input = toRecordInput(record, Math.floor(clock.wallMs()), arena.borrowing, this.#rules);
     const bytes = this.#checkedBytes(input);
     const partition = wanted ?? this.#partitionFor(input, bytes);
     const accumulator = this.#accumulator(partition);
@@ -239,7 +242,8 @@ export class Topic {
     }
     const copy = copyRecordInput(input, arena);
     return this.#buffered(bytes, signal, (resolve, reject) => {
-      const onAppended = (offset: number): void => resolve({ partition, offset, timestamp });
+      const onAppended = (offset: number, logAppendTime = timestamp): void =>
+        resolve({ partition, offset, timestamp: logAppendTime });
       accumulator.add(copy, { count: 1, onAppended, onFailed: reject });
     });
   }
@@ -251,7 +255,7 @@ export class Topic {
     if (records.length === 0) return Promise.resolve([]);
     const { clock, arena } = this.#context;
     const nowMs = Math.floor(clock.wallMs());
-    const inputs = records.map((record) => toRecordInput(record, nowMs, arena));
+    const inputs = records.map((record) => toRecordInput(record, nowMs, arena, this.#rules));
     const sizes = inputs.map((input) => this.#checkedBytes(input));
     const totalBytes = sizes.reduce((sum, bytes) => sum + bytes, 0);
     const groups = this.#groupByPartition(inputs, sizes, wanted);
@@ -260,11 +264,11 @@ export class Topic {
       const results: AppendedRecord[] = Array.from({ length: records.length });
       let missing = records.length;
       for (const [at, [partition, { indexes, members }]] of [...groups].entries()) {
-        const onAppended = (firstIndex: number, count: number, baseOffset: number) => {
+        const onAppended = (firstIndex: number, count: number, baseOffset: number, logAppendTime?: number) => {
           for (let delta = 0; delta < count; delta += 1) {
             const index = indexes[firstIndex + delta] ?? 0;
             const { timestamp } = members[firstIndex + delta] ?? { timestamp: -1 };
-            results[index] = { partition, offset: baseOffset + delta, timestamp };
+            results[index] = { partition, offset: baseOffset + delta, timestamp: logAppendTime ?? timestamp };
           }
           missing -= count;
           if (missing === 0) resolve(results);

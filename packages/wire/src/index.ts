@@ -83,7 +83,7 @@ export {
 } from "./record-batch.ts";
 export type { BatchHeader, BatchScan, CompressionCodec } from "./record-batch.ts";
 export { decodeRecords, validateClientHeader, validateRecords } from "./record-decode.ts";
-export type { RecordTimes } from "./record-decode.ts";
+export type { RecordsSummary } from "./record-decode.ts";
 export { encodeBatch, encodeBatchInto, encodedRecordBytes } from "./record.ts";
 export type { BatchOptions, DecodedRecord, RecordHeader, RecordInput } from "./record.ts";
 export { decrementSequence, incrementSequence } from "./sequence.ts";

@@ -5,7 +5,7 @@ import { crc32c } from "./crc32c.ts";
 import { WireError } from "./error.ts";
 import { compressionCodec, recordsSection, scanBatch } from "./record-batch.ts";
 import { validateRecords } from "./record-decode.ts";
-import type { RecordTimes } from "./record-decode.ts";
+import type { RecordsSummary } from "./record-decode.ts";
 
 type Jobs = {
   readonly [Name in WorkerJobName]: (codecs: Codecs, input: WorkerJobs[Name]["input"]) => WorkerJobs[Name]["output"];
@@ -30,7 +30,7 @@ export function runWorkerJob<Name extends WorkerJobName>(
   return JOBS[name](codecs, input);
 }
 
-function validateBatch(codecs: Codecs, batch: Uint8Array, outputBytesMax: number): RecordTimes {
+function validateBatch(codecs: Codecs, batch: Uint8Array, outputBytesMax: number): RecordsSummary {
   const scan = scanBatch(batch, 0);
   if (scan.type !== "batch") throw new WorkerError("CORRUPT_MESSAGE", "not one whole batch");
   const { header } = scan;

@@ -74,12 +74,14 @@ function readHeaders(reader: VarintReader, header: BatchHeader, index: number): 
   return headers;
 }
 
-/** Times of the records of a batch, ms, of those that have one. */
-export interface RecordTimes {
+/** Times of the records of a batch, ms, of those that have one; and whether all have a key. */
+export interface RecordsSummary {
   /** At least -1, which is none. */
   readonly maxTimestamp: number;
   /** Infinity when no record has one. */
   readonly minTimestamp: number;
+  /** Records without a key; a compacted topic takes none. */
+  readonly keylessCount: number;
 }
 
 /**
@@ -89,11 +91,11 @@ export interface RecordTimes {
  * Kafka lets the deltas of an uncompressed batch pass as sent; here offsets are what the header says they are.
  * Allocates one reader. O(payload) at most: keys and values are stepped over.
  * @param payload the records section, decompressed
- * @returns the times of the records: the latest is what a CreateTime leader stores (`stampMaxTimestamp`)
+ * @returns the latest time among others, which is what a CreateTime leader stores (`stampMaxTimestamp`)
  * @throws WireError INVALID_RECORD, INVALID_TIMESTAMP
  * Source: apache/kafka storage/.../internals/log/LogValidator.java
  */
-export function validateRecords(header: BatchHeader, payload: Uint8Array): RecordTimes {
+export function validateRecords(header: BatchHeader, payload: Uint8Array): RecordsSummary {
   if (header.recordsCount === 0) throw invalid("a batch without records", header, 0);
   if (header.recordsCount !== header.lastOffsetDelta + 1) {
     throw invalid("records count is not last offset delta + 1", header, 0);
@@ -101,6 +103,7 @@ export function validateRecords(header: BatchHeader, payload: Uint8Array): Recor
   const reader = new VarintReader(payload);
   let maxTimestamp = -1;
   let minTimestamp = Number.POSITIVE_INFINITY;
+  let keylessCount = 0;
   for (let index = 0; index < header.recordsCount; index += 1) {
     const endBytes = enterRecord(reader, header, index);
     reader.position += 1;
@@ -108,7 +111,7 @@ export function validateRecords(header: BatchHeader, payload: Uint8Array): Recor
     if (timestamp > maxTimestamp) maxTimestamp = timestamp;
     if (timestamp < minTimestamp && timestamp !== -1) minTimestamp = timestamp;
     if (reader.readVarint() !== index) throw invalid("offset deltas are not 0, 1, 2 ...", header, index);
-    skipNullable(reader, header, index);
+    if (skipNullable(reader, header, index) < 0) keylessCount += 1;
     skipNullable(reader, header, index);
     const count = readHeadersCount(reader, header, index);
     for (let entry = 0; entry < count; entry += 1) {
@@ -118,7 +121,7 @@ export function validateRecords(header: BatchHeader, payload: Uint8Array): Recor
     leaveRecord(reader, header, index, endBytes);
   }
   refuseLeftOver(reader, header);
-  return { maxTimestamp, minTimestamp };
+  return { maxTimestamp, minTimestamp, keylessCount };
 }
 
 /**

@@ -189,7 +189,11 @@ describe("decode and validate", () => {
     expect([...decodeRecords(header, payload)]).toMatchObject([
       { key: null, value: null, headers: [{ key: "", value: null }] },
     ]);
-    expect(validateRecords(header, payload)).toEqual({ maxTimestamp: TIMESTAMP, minTimestamp: TIMESTAMP });
+    expect(validateRecords(header, payload)).toEqual({
+      maxTimestamp: TIMESTAMP,
+      minTimestamp: TIMESTAMP,
+      keylessCount: 1,
+    });
   });
 
   test("a batch that counts fewer records than it holds is INVALID_RECORD, one that counts none is not looked at", () => {
