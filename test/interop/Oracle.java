@@ -32,6 +32,7 @@ import org.apache.kafka.storage.internals.log.FetchDataInfo;
 import org.apache.kafka.storage.internals.log.LogConfig;
 import org.apache.kafka.storage.internals.log.LogDirFailureChannel;
 import org.apache.kafka.storage.internals.log.LogSegment;
+import org.apache.kafka.storage.internals.log.LogStartOffsetIncrementReason;
 import org.apache.kafka.storage.internals.log.ProducerStateManagerConfig;
 import org.apache.kafka.storage.internals.log.UnifiedLog;
 import org.apache.kafka.storage.log.metrics.BrokerTopicStats;
@@ -45,7 +46,7 @@ import org.apache.kafka.storage.log.metrics.BrokerTopicStats;
  *       of OFFSET | previous EPOCH | next EPOCH | range FROM TO | clear
  *   checkpoint read PATH | load PATH (into a cache) | write PATH ENTRY...
  *   log open DIR LOG_START RECOVERY_POINT clean|unclean [key=value ...] | lead EPOCH | append EPOCH BASE64 | follow EPOCH BASE64
- *       list-offset TIMESTAMP (or -1 latest, -2 earliest, -3 of the largest timestamp, -4 earliest local) | read OFFSET MAX_BYTES | truncate OFFSET | truncate-fully OFFSET | roll | close | end-of-epoch EPOCH | state
+ *       list-offset TIMESTAMP (or -1 latest, -2 earliest, -3 of the largest timestamp, -4 earliest local) | read OFFSET MAX_BYTES | truncate OFFSET | truncate-fully OFFSET | retain | delete-records OFFSET (and retain) | roll | close | end-of-epoch EPOCH | state
  */
 public class Oracle {
     private static final TopicPartition PARTITION = new TopicPartition("oracle", 0);
@@ -151,6 +152,16 @@ public class Oracle {
                 log.truncateTo(Long.parseLong(words[1]));
             }
             case "truncate-fully" -> log.truncateFullyAndStartAt(Long.parseLong(words[1]), Optional.empty());
+            // All is committed here: no replica lags.
+            case "retain" -> {
+                log.updateHighWatermark(log.logEndOffset());
+                log.deleteOldSegments();
+            }
+            case "delete-records" -> {
+                log.updateHighWatermark(log.logEndOffset());
+                log.maybeIncrementLogStartOffset(Long.parseLong(words[1]), LogStartOffsetIncrementReason.ClientRecordDeletion);
+                log.deleteOldSegments();
+            }
             case "list-offset" -> {
                 var found = log.fetchOffsetByTimestamp(Long.parseLong(words[1]), Optional.empty()).timestampAndOffsetOpt();
                 return "ok " + found.map(at -> at.offset + " " + at.timestamp + " " + at.leaderEpoch.orElse(-1)).orElse("none");

@@ -1,10 +1,9 @@
-import { mkdir, readdir, readFile, rm } from "node:fs/promises";
+import { readdir, readFile, rm } from "node:fs/promises";
 import { join } from "node:path";
 
 import { toLeaderEpoch } from "@tidemark/base";
-import { DEFAULT_LOG_CONFIG, LogDirectory, PartitionLog, verifyDirectory } from "@tidemark/log";
-import { NODE_JOBS, NodeFileSystem, SystemClock } from "@tidemark/runtime-node";
-import { SimulatedEnvironment } from "@tidemark/simulator";
+import { verifyDirectory } from "@tidemark/log";
+import { NODE_JOBS, NodeFileSystem } from "@tidemark/runtime-node";
 import {
   checkCrc,
   COMPRESSION_CODECS,
@@ -22,6 +21,7 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 
 import { headerOf, randomRecords } from "./batches.ts";
 import { makeScratchDirectory, runJavaFile } from "./kafka.ts";
+import { openLog } from "./open-log.ts";
 import { SeededRandom } from "./random.ts";
 
 /** A record as Codecs.java prints it. */
@@ -50,7 +50,6 @@ const WRITTEN_BY_KAFKA = [
 
 beforeAll(async () => {
   scratch = await makeScratchDirectory();
-  await mkdir(join(scratch, "ours-0"));
   await writeLog(join(scratch, "ours-0"));
   const directories = ["plain", "stamped", "again", "ours"].map((name) => join(scratch, `${name}-0`));
   const writes = WRITTEN_BY_KAFKA.map(([, name, config]) => {
@@ -149,20 +148,7 @@ function base64(bytes: Uint8Array | null): string | null {
 
 /** Every codec in turn, at its levels, and what other clients send. */
 async function writeLog(directory: string): Promise<void> {
-  const environment = new SimulatedEnvironment({ seed: 1 });
-  const log = await PartitionLog.open({
-    files: new NodeFileSystem(),
-    clock: new SystemClock(),
-    state: environment.state,
-    random: environment.random,
-    workers: environment.workers,
-    directory,
-    topic: "ours",
-    partition: 0,
-    config: { ...DEFAULT_LOG_CONFIG, segmentBytes: 200_000 },
-    wasCleanShutdown: true,
-    logDirectory: new LogDirectory(join(directory, "..")),
-  });
+  const log = await openLog(directory, { config: { segmentBytes: 200_000 } });
   await log.becomeLeader(toLeaderEpoch(5));
   const random = new SeededRandom(11);
   const ways = compressions();

@@ -5,9 +5,6 @@ import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 
 import { toLeaderEpoch } from "@tidemark/base";
-import { DEFAULT_LOG_CONFIG, LogDirectory, PartitionLog } from "@tidemark/log";
-import { NodeFileSystem, SystemClock } from "@tidemark/runtime-node";
-import { SimulatedEnvironment } from "@tidemark/simulator";
 import { COMPRESSION_CODECS } from "@tidemark/wire";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 
@@ -15,6 +12,7 @@ import { GOLDEN_BATCHES } from "../golden/vectors.ts";
 import { headerOf, joinBytes, randomBatch } from "./batches.ts";
 import { complaintsIn, fieldOf, withoutFirstOffsets } from "./dump-output.ts";
 import { dumpLogSegments, makeScratchDirectory } from "./kafka.ts";
+import { openLog } from "./open-log.ts";
 import { SeededRandom } from "./random.ts";
 
 const BATCHES = 400;
@@ -26,7 +24,6 @@ let written: { readonly batches: readonly Uint8Array[]; readonly recordsCount: n
 beforeAll(async () => {
   scratch = await makeScratchDirectory();
   directory = join(scratch, "orders-0");
-  await mkdir(directory);
   written = await writeLog(directory);
 });
 
@@ -116,21 +113,7 @@ describe("Kafka's dump tool on a damaged copy", () => {
 
 /** Appends plain, compressed and idempotent batches in three leader epochs, and closes cleanly. */
 async function writeLog(directory: string): Promise<typeof written> {
-  const environment = new SimulatedEnvironment({ seed: 1 });
-  const log = await PartitionLog.open({
-    files: new NodeFileSystem(),
-    clock: new SystemClock(),
-    state: environment.state,
-    random: environment.random,
-    workers: environment.workers,
-    directory,
-    topic: "orders",
-    partition: 0,
-    config: { ...DEFAULT_LOG_CONFIG, segmentBytes: 20_000, indexIntervalBytes: 500 },
-    wasCleanShutdown: true,
-    producerIdExpirationMs: Number.MAX_SAFE_INTEGER,
-    logDirectory: new LogDirectory(join(directory, "..")),
-  });
+  const log = await openLog(directory, { config: { segmentBytes: 20_000, indexIntervalBytes: 500 } });
   const random = new SeededRandom(7);
   const batches: Uint8Array[] = [];
   let recordsCount = 0;

@@ -1,22 +1,23 @@
 import { createHash } from "node:crypto";
-import { cp, mkdir, readdir, readFile } from "node:fs/promises";
+import { cp, readdir, readFile } from "node:fs/promises";
 import { join } from "node:path";
 
 import { toLeaderEpoch, toOffset } from "@tidemark/base";
 import type { Offset } from "@tidemark/base";
-import { DEFAULT_LOG_CONFIG, LogDirectory, LogError, PartitionLog } from "@tidemark/log";
-import type { AppendResult, BatchOrigin, LogConfig } from "@tidemark/log";
-import { NodeFileSystem, SystemClock } from "@tidemark/runtime-node";
+import { DEFAULT_LOG_CONFIG, LogError } from "@tidemark/log";
+import type { AppendResult, BatchOrigin, LogConfig, PartitionLog } from "@tidemark/log";
 import { SimulatedEnvironment } from "@tidemark/simulator";
 
 import { headerOf, joinBytes, randomBatch, TIMESTAMP_START, toBase64 } from "./batches.ts";
 import type { PendingExchange } from "./exchange.ts";
 import { OracleError } from "./kafka.ts";
 import type { Oracle } from "./kafka.ts";
+import { openLog } from "./open-log.ts";
 import type { SeededRandom } from "./random.ts";
 
 const SEGMENT_BYTES = 2048;
 const INDEX_INTERVAL_BYTES = 200;
+const RETENTION_BYTES = 5000;
 const NAME = "oracle-0";
 /** Three records with a value of 60 bytes, a key, a header. */
 const PRODUCERS_BATCH_BYTES_MAX = 61 + 3 * 120;
@@ -44,6 +45,8 @@ const WEIGHTS = {
   "end-of-epoch": 10,
   "new-epoch": 5,
   roll: 4,
+  retain: 3,
+  "delete-records": 2,
   truncate: 6,
   "truncate-fully": 1,
   reopen: 3,
@@ -88,6 +91,7 @@ export class LogDuel {
       segmentBytes: SEGMENT_BYTES,
       indexIntervalBytes: INDEX_INTERVAL_BYTES,
       maxMessageBytes: 2 ** 20,
+      retentionBytes: RETENTION_BYTES,
       flush: random.oneIn(2) ? "always" : "none",
     };
   }
@@ -120,6 +124,16 @@ export class LogDuel {
         return this.#exchange(`end-of-epoch ${epoch}`, async () =>
           endOffset < 0 ? "none" : `${answered} ${endOffset}`,
         );
+      }
+      case "retain":
+        return this.#retain();
+      case "delete-records": {
+        const offset = this.#random.between(0, this.#current.logEndOffset + 1);
+        await this.#exchange(`delete-records ${offset}`, async () => {
+          await this.#current.deleteRecords(toOffset(offset));
+          return nothing(this.#current.deleteOldSegments());
+        });
+        return this.#replaceProducers();
       }
       case "roll":
         return this.#roll();
@@ -246,14 +260,23 @@ export class LogDuel {
     await this.#exchange("roll", async () => String(await log.roll()));
   }
 
+  async #retain(): Promise<void> {
+    await this.#exchange("retain", () => nothing(this.#current.deleteOldSegments()));
+    this.#replaceProducers();
+  }
+
   async #truncate(): Promise<void> {
     const log = this.#current;
     const drawn = this.#random.between(Math.max(0, log.logStartOffset - 3), log.logEndOffset + 2);
+    const endOfKept = await this.#endOfBatchesBelow(drawn);
+    // Where nothing is kept but bytes of deleted records, the log would end below its start, inside a batch. After a reopen Kafka's
+    // begins anew at that start, ours at the end of the last batch.
+    if (endOfKept <= log.logStartOffset && (log.segments[0]?.baseOffset ?? 0) < log.logStartOffset) return;
     // A cut inside a batch takes the batch, and may leave below the new log end the entry of an epoch that has no batch
     // any more. Kafka keeps it over a clean stop. Ours takes an epoch file that does not end with the last batch's epoch
     // for a thin one and rebuilds it. So the cut is made where that epoch begins, and takes the entry too.
     const latestKept = log.epochEntries.findLast(({ startOffset }) => startOffset < drawn);
-    const isEmptied = latestKept !== undefined && latestKept.startOffset >= (await this.#endOfBatchesBelow(drawn));
+    const isEmptied = latestKept !== undefined && latestKept.startOffset >= endOfKept;
     const offset = isEmptied && drawn < log.logEndOffset ? latestKept.startOffset : drawn;
     await this.#exchange(`truncate ${offset}`, () => nothing(log.truncateTo(toOffset(offset))));
     this.#replaceProducers();
@@ -319,33 +342,21 @@ export class LogDuel {
       `internal.segment.bytes=${SEGMENT_BYTES}`,
       `index.interval.bytes=${INDEX_INTERVAL_BYTES}`,
       `max.message.bytes=${this.#config.maxMessageBytes}`,
+      `retention.bytes=${RETENTION_BYTES}`,
     ];
     const stop = isClean ? "clean" : "unclean";
     return `open ${directory} ${logStartOffset} ${recoveryPoint} ${stop} ${config.join(" ")}`;
   }
 
-  async #openOurs(directory: string, environment: SimulatedEnvironment, isClean: boolean): Promise<PartitionLog> {
-    await mkdir(directory, { recursive: true });
-    return PartitionLog.open({
-      files: new NodeFileSystem(),
-      clock: new SystemClock(),
-      state: environment.state,
-      random: environment.random,
-      workers: environment.workers,
-      directory,
-      topic: "oracle",
-      partition: 0,
-      config: this.#config,
-      wasCleanShutdown: isClean,
-      // Kafka's clock stands still in the time of the batches, ours does not.
-      producerIdExpirationMs: Number.MAX_SAFE_INTEGER,
-      logDirectory: new LogDirectory(join(directory, "..")),
-    });
+  #openOurs(directory: string, environment: SimulatedEnvironment, isClean: boolean): Promise<PartitionLog> {
+    return openLog(directory, { config: this.#config, wasCleanShutdown: isClean, environment });
   }
 
   /** Closes both and compares what they left on disk. @returns the log end offset */
   async #close(): Promise<Offset> {
     const log = this.#current;
+    // A segment whose records were all deleted while it was active: ours goes with the next open, Kafka's when retention comes by.
+    if ((log.segments[1]?.baseOffset ?? Number.POSITIVE_INFINITY) <= log.logStartOffset) await this.#retain();
     await this.#exchange("close", () => nothing(log.close()));
     await this.#pending.at(-1)?.theirs;
     const command = `files after ${this.#pending.length} exchanges`;
@@ -361,6 +372,8 @@ export class LogDuel {
    */
   async #tradeDirectories(): Promise<void> {
     const log = this.#current;
+    // Ours forgets the epochs of deleted records, Kafka may take them from their batches.
+    if (log.logStartOffset > (log.segments[0]?.baseOffset ?? 0)) return;
     const [ourCopy, theirCopy] = [
       join(this.#ourDirectory, "..", "traded", NAME),
       join(this.#theirDirectory, "..", "traded", NAME),
@@ -409,11 +422,8 @@ export class LogDuel {
     const entries = log.epochEntries.map(({ epoch, startOffset }) => `${epoch}@${startOffset}`).join(" ");
     const ours = `start=${log.logStartOffset} end=${log.logEndOffset} segments=${segments} entries=${entries}`;
     const theirs = this.#oracle.ask("log state");
-    this.#pending.push({
-      command: "state",
-      ours: onlyEpochs(ours, comparedEpochs),
-      theirs: theirs.then((state) => onlyEpochs(state, comparedEpochs)),
-    });
+    const compared = (state: string): string => onlyEpochs(state, comparedEpochs);
+    this.#pending.push({ command: "state", ours: compared(ours), theirs: theirs.then(compared) });
   }
 }
 

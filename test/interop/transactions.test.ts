@@ -1,15 +1,13 @@
-import { mkdir, readdir, rm } from "node:fs/promises";
+import { readdir, rm } from "node:fs/promises";
 import { join } from "node:path";
 
 import { encodeUtf8, toLeaderEpoch } from "@tidemark/base";
-import { DEFAULT_LOG_CONFIG, LogDirectory, PartitionLog } from "@tidemark/log";
-import { NodeFileSystem, SystemClock } from "@tidemark/runtime-node";
-import { SimulatedEnvironment } from "@tidemark/simulator";
 import { encodeBatch } from "@tidemark/wire";
 import { afterAll, beforeAll, expect, test } from "vitest";
 
 import { complaintsIn, withoutFirstOffsets } from "./dump-output.ts";
 import { dumpLogSegments, makeScratchDirectory } from "./kafka.ts";
+import { openLog } from "./open-log.ts";
 
 const TRANSACTIONS = 60;
 
@@ -19,21 +17,7 @@ let directory: string;
 beforeAll(async () => {
   scratch = await makeScratchDirectory();
   directory = join(scratch, "orders-0");
-  await mkdir(directory);
-  const environment = new SimulatedEnvironment({ seed: 1 });
-  const log = await PartitionLog.open({
-    files: new NodeFileSystem(),
-    clock: new SystemClock(),
-    state: environment.state,
-    random: environment.random,
-    workers: environment.workers,
-    directory,
-    topic: "orders",
-    partition: 0,
-    config: { ...DEFAULT_LOG_CONFIG, segmentBytes: 4000, indexIntervalBytes: 300 },
-    wasCleanShutdown: true,
-    logDirectory: new LogDirectory(scratch),
-  });
+  const log = await openLog(directory, { config: { segmentBytes: 4000, indexIntervalBytes: 300 } });
   await log.becomeLeader(toLeaderEpoch(3));
   for (let number = 0; number < TRANSACTIONS; number += 1) {
     const producerId = 1000 + (number % 3);

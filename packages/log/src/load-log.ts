@@ -256,6 +256,7 @@ async function survey(
     segments: found.segments,
     fileBytes: found.fileBytes,
     state: found.state,
+    logStartOffset: found.state.logStartOffset ?? toOffset(0),
     recoveryPoint: knownRecoveryPoint ?? toOffset(0),
     isRecoveryPointKnown: knownRecoveryPoint !== undefined,
     areGapsRecorded: options.areGapsRecorded ?? true,
@@ -391,9 +392,6 @@ function epochProblem(
   log: { logStartOffset: Offset; logEndOffset: Offset },
 ): string | undefined {
   const first = entries[0];
-  if (first !== undefined && first.startOffset > log.logStartOffset && seenEpochs.length > 0) {
-    return `begins at offset ${first.startOffset}, the log at ${log.logStartOffset}`;
-  }
   for (const seen of seenEpochs) {
     const entry = entries.find(({ epoch }) => epoch === seen.epoch);
     if (entry === undefined) return `lacks epoch ${seen.epoch}`;

@@ -440,8 +440,8 @@ export class LocalLog {
 
   async #raiseRecoveryPoint(endOffset: Offset, flushedBytes = this.#bytesAboveRecoveryPoint): Promise<void> {
     this.#bytesAboveRecoveryPoint -= flushedBytes;
-    // Above the last batch there is nothing that a later open could find, and it would take that for a loss.
-    const offset = toOffset(Math.min(endOffset, this.#lastBatchEndOffset));
+    // Above the last batch a later open finds nothing but a segment that begins there; what else is missing it takes for a loss.
+    const offset = toOffset(Math.min(endOffset, Math.max(this.#lastBatchEndOffset, this.active.baseOffset)));
     if (offset <= this.#recoveryPoint || this.#damaged.length > 0) return;
     try {
       await this.#state.raiseRecoveryPoint(offset);

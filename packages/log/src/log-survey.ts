@@ -56,6 +56,8 @@ export interface SurveyOptions {
   readonly segments: readonly LogSegment[];
   readonly fileBytes: readonly number[];
   readonly state: LogState;
+  /** Batches that lie below it are deleted: the epoch file says nothing of theirs. 0 when unknown. */
+  readonly logStartOffset: Offset;
   /** 0 when unknown. */
   readonly recoveryPoint: Offset;
   readonly isRecoveryPointKnown: boolean;
@@ -89,6 +91,8 @@ class Survey {
   readonly #gapsBelieved: { readonly baseOffset: Offset; readonly endOffset: Offset }[] = [];
   /** Next offset: the end of what was read so far. */
   #endOffset: number;
+  /** End of the last batch: lower than `#endOffset` behind damage, and where offsets are left out. */
+  #batchesEndOffset: number;
   #lastEpoch = -1;
   /** The segment at hand does not begin where the one before it ends, and that is right. */
   #isBehindGap = false;
@@ -103,6 +107,7 @@ class Survey {
   constructor(options: SurveyOptions) {
     this.#options = options;
     this.#endOffset = options.segments[0]?.baseOffset ?? 0;
+    this.#batchesEndOffset = this.#endOffset;
   }
 
   async segment(at: number): Promise<void> {
@@ -279,17 +284,20 @@ class Survey {
 
   #noteBatch(header: BatchHeader, marker: EndTransactionMarker | undefined): void {
     const epoch = header.partitionLeaderEpoch;
-    if (epoch > this.#lastEpoch) {
+    const isDeleted = header.lastOffset < this.#options.logStartOffset;
+    if (epoch > this.#lastEpoch && !isDeleted) {
       this.#seenEpochs.push({
         epoch: toLeaderEpoch(epoch),
         startOffset: toOffset(header.baseOffset),
-        earliestStartOffset: this.#endOffset,
+        // Its first batches may be among those that compaction took, or that are damaged.
+        earliestStartOffset: this.#batchesEndOffset,
       });
       this.#lastEpoch = epoch;
     }
     const aborted = this.#options.producers.batch(header, marker);
     if (aborted !== undefined) this.#aborted.push(aborted);
     this.#endOffset = header.lastOffset + 1;
+    this.#batchesEndOffset = this.#endOffset;
   }
 
   #noteDamage(damage: {

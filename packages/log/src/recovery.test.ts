@@ -464,6 +464,29 @@ describe("epochs at load", () => {
     expect([epochsOf(log), log.recovery.epochsRebuilt]).toEqual(["1@0 3@1", false]);
   });
 
+  test("an epoch whose first batches are gone, left out or damaged, keeps its start", async () => {
+    for (const how of ["left out", "damaged"] as const) {
+      const size = batchOf(["x"]).length;
+      const fixture = new LogFixture({ segmentBytes: size });
+      const before = await fixture.open({ epoch: 1 });
+      await before.append(batchOf(["a"]), { origin: "local" });
+      await before.becomeLeader(toLeaderEpoch(2));
+      if (how === "damaged")
+        for (const value of ["b", "c", "d"]) await before.append(batchOf([value]), { origin: "local" });
+      // As a follower of a leader that compacted.
+      else await before.appendAsFollower(storedBatch(["d"], 3, 2));
+      expect(epochsOf(before)).toBe("1@0 2@1");
+      await before.close();
+      if (how === "damaged")
+        for (const base of [1, 2]) await fixture.writeFile(segmentFileName(toOffset(base), ".log"), new Uint8Array(3));
+      for (const clean of [true, false]) {
+        fixture.kill();
+        const log = await fixture.open({ clean, epoch: "none" });
+        expect([how, clean, epochsOf(log), log.recovery.epochsRebuilt]).toEqual([how, clean, "1@0 2@1", false]);
+      }
+    }
+  });
+
   test.each([
     ["another version", "1\n1\n1 0\n"],
     ["a count that is wrong", "0\n3\n1 0\n2 2\n"],

@@ -179,6 +179,25 @@ describe("delete-records", () => {
     expect(await log.listOffset({ timestamp: 0 })).toMatchObject({ offset: 3 });
   });
 
+  test("deleted batches have no leader epochs any more, though their bytes lie before those of lower ones", async () => {
+    for (const clean of [true, false]) {
+      const fixture = new LogFixture();
+      const log = await fixture.open({ epoch: "none" });
+      await log.appendAsFollower(storedBatch(["deleted"], 0, 9));
+      await log.appendAsFollower(storedBatch(["cut"], 1, 9));
+      await log.deleteRecords(toOffset(1));
+      await log.truncateTo(toOffset(1));
+      await log.appendAsFollower(storedBatch(["v"], 1, 2));
+      await log.close();
+      fixture.kill();
+      if (!clean)
+        await fixture.environment.state.commit([{ key: "recovery-point/orders-0", value: undefined }], { sync: true });
+      const recovered = await fixture.open({ clean, epoch: "none" });
+      expect([recovered.recovery.cut, recovered.recovery.epochsRebuilt]).toEqual([undefined, false]);
+      expect([recovered.epochEntries, await recordsOf(recovered)]).toEqual([[{ epoch: 2, startOffset: 1 }], ["1:v"]]);
+    }
+  });
+
   test("the start never goes back", async () => {
     const [log] = await logOf([3, 2, 1]);
     await log.deleteRecords(toOffset(2));

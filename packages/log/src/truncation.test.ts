@@ -87,6 +87,19 @@ describe("truncateTo", () => {
     expect([log.logEndOffset, log.damaged]).toEqual([5, []]);
   });
 
+  test("a clean stop behind such a cut is believed when a segment begins there", async () => {
+    const fixture = new LogFixture();
+    let log = await fixture.open();
+    await log.append(batchOf(["a", "b", "c", "d", "e"]), { origin: "local" });
+    await log.append(batchOf(["f", "g", "h", "i", "j"]), { origin: "local" });
+    await log.truncateTo(toOffset(9));
+    await log.roll();
+    expect(await log.close()).toBe(true);
+    fixture.kill();
+    log = await fixture.open({ clean: true, epoch: "none" });
+    expect([log.logEndOffset, log.damaged, log.recovery.segmentsScanned]).toEqual([9, [], 0]);
+  });
+
   test("LG-08 below the first segment everything goes", async () => {
     const log = await new LogFixture().open();
     await log.truncateFullyAndStartAt(toOffset(50));
