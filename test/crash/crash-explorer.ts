@@ -178,6 +178,9 @@ export class Explorer {
           const opened = await this.#openImage(subject, image, obligations, wasClean);
           if (opened === undefined) return;
           const isFollowed = this.#firstCrashes++ % this.#effort.secondCrashOneIn[subject.flush] === 0;
+          // Opens of many images leave the same files: how it goes on from there is looked at once.
+          const isKnown = this.#isChecked(`went on/${opened.digest}/${printOfFound(opened.found)}`);
+          if (isKnown && !isFollowed) return;
           const next = await opened.goOn();
           if (!isFollowed) return;
           await this.#crashAgain(next, `${rule} crash ${point.number}, image ${image.digest}`, { kills: false });
@@ -234,7 +237,7 @@ export class Explorer {
     image: DiskImage,
     obligations: readonly Obligation[],
     wasClean: boolean,
-  ): Promise<Opened | undefined> {
+  ): Promise<(Opened & { readonly digest: string }) | undefined> {
     const key = `${image.digest}/${wasClean}`;
     const known = this.#known.get(key);
     if (known !== undefined) {
@@ -242,10 +245,11 @@ export class Explorer {
       return undefined;
     }
     this.#opens++;
-    const opened = await subject.open(SimulatedDisk.fromImage(image), obligations, { wasClean });
+    const disk = SimulatedDisk.fromImage(image);
+    const opened = await subject.open(disk, obligations, { wasClean });
     this.#known.set(key, opened.found);
     checkObligations(opened.found, obligations);
-    return opened;
+    return { ...opened, digest: disk.image().digest };
   }
 
   /** Runs a check and turns what it throws into a line that names the crash. */
@@ -284,6 +288,10 @@ function* crashPointsOf(subject: Subject): Generator<CrashPoint, void, undefined
 
 function obligationsAt(subject: Subject, number: number, crash: "machine" | "process"): readonly Obligation[] {
   return subject.histories.map((history) => obligationAt(history, number, crash));
+}
+
+function printOfFound(found: readonly LogModel[]): string {
+  return found.map(({ print }) => print).join("|");
 }
 
 function checkObligations(found: readonly LogModel[], obligations: readonly Obligation[]): void {

@@ -16,8 +16,8 @@ interface SuiteEffort extends Effort {
 /** For `npm test`. */
 export const DEFAULT_EFFORT: SuiteEffort = {
   outcomesMax: { always: 64, none: 24 },
-  secondCrashOneIn: { always: 160, none: 448 },
-  secondCrashAfterKillOneIn: 6,
+  secondCrashOneIn: { always: 320, none: 896 },
+  secondCrashAfterKillOneIn: 12,
   secondOutcomesMax: 24,
   secondTornMax: 2,
   tearsEveryByte: false,

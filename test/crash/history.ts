@@ -9,6 +9,8 @@ export interface Step {
   readonly acknowledgedAt: number;
   /** The log after it. */
   readonly after: LogModel;
+  /** What the log may be besides when a crash meets the call: some of its changes came, others did not. */
+  readonly between: readonly LogModel[];
   /** What the log may be instead after a crash of the machine. */
   readonly alternatives: readonly LogModel[];
   /** Offset below which everything survives a crash of the machine once the call was acknowledged. */
@@ -45,7 +47,7 @@ export function obligationAt(history: History, number: number, kind: CrashKind):
   if (kind === "process" && acknowledged !== undefined) floorOffset = acknowledged.after.batchesEndOffset;
   if (kind === "machine" && acknowledged !== undefined) candidates.push(...acknowledged.alternatives);
   if (inFlight !== undefined) {
-    candidates.push(inFlight.after);
+    candidates.push(inFlight.after, ...inFlight.between);
     floorOffset = Math.min(floorOffset, inFlight.lowestEndOffset);
   }
   return { candidates, floorOffset };

@@ -13,6 +13,8 @@ interface Notice {
   readonly script: string;
   readonly flush: FlushMode;
   readonly invariant: RegExp;
+  /** Only a second crash shows it: after a kill at each of so many points. Default: none is looked at. */
+  readonly secondCrashAfterKillOneIn?: number;
 }
 
 export const NOTICES: readonly Notice[] = [
@@ -36,6 +38,20 @@ export const NOTICES: readonly Notice[] = [
   { id: "M29", script: "one group across two rolls", flush: "always", invariant: /^S1[23]:/u },
   { id: "M30", script: "recovery point checkpoint", flush: "none", invariant: /^S13:/u },
   { id: "M31", script: "clean stop, start, kill", flush: "always", invariant: /^S13:/u },
+  { id: "M17", script: "rot and loss while nothing runs", flush: "always", invariant: /^S13:/u },
+  { id: "M38", script: "batches sent again", flush: "always", invariant: /^S17:/u },
+  { id: "M39", script: "batches sent again", flush: "always", invariant: /offsets 3 in place of 2/u },
+  { id: "M40", script: "transactions committed, aborted and left open", flush: "always", invariant: /^S18:/u },
+  { id: "M51", script: "delete-records within and between segments", flush: "always", invariant: /^S6:/u },
+  { id: "M52", script: "rot and loss while nothing runs", flush: "always", invariant: /^S13:/u },
+  {
+    id: "P16",
+    script: "compaction, and another pass",
+    flush: "always",
+    invariant: /^S6:/u,
+    secondCrashAfterKillOneIn: 6,
+  },
+  { id: "P17", script: "markers cut off, and written otherwise", flush: "always", invariant: /^S1[08]:/u },
   { id: "M44", script: "short writes", flush: "always", invariant: /^S1[135]:/u },
   { id: "M45", script: "disk full, then space", flush: "always", invariant: /^S14:/u },
 ];
@@ -49,7 +65,8 @@ export async function noticeMutant(mutant: Mutant): Promise<string | undefined> 
     const job = suite.crashJobs(notice.flush).find(({ script }) => script === notice.script);
     if (job === undefined) throw new Error(`there is no script "${notice.script}" with flush ${notice.flush}`);
     try {
-      return (await job.explore(suite.MUTANT_EFFORT)).violations[0];
+      const { secondCrashAfterKillOneIn = suite.MUTANT_EFFORT.secondCrashAfterKillOneIn } = notice;
+      return (await job.explore({ ...suite.MUTANT_EFFORT, secondCrashAfterKillOneIn })).violations[0];
     } catch (error) {
       // What the script itself shows needs no crash.
       return error instanceof Error ? error.message : String(error);

@@ -1,3 +1,3 @@
 import { describeCrashes } from "./describe-crashes.ts";
 
-describeCrashes("always", { distinctMin: 45_000 });
+describeCrashes("always", { distinctMin: 75_000 });

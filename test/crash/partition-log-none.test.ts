@@ -1,3 +1,3 @@
 import { describeCrashes } from "./describe-crashes.ts";
 
-describeCrashes("none", { distinctMin: 50_000 });
+describeCrashes("none", { distinctMin: 150_000 });

@@ -6,7 +6,7 @@ import type { DiskFault } from "@tidemark/simulator";
 import { stampBatch } from "@tidemark/wire";
 import type { History, Obligation, Step } from "./history.ts";
 import { concat, LogModel } from "./log-model.ts";
-import type { ModelBatch } from "./log-model.ts";
+import type { ModelBatch, TransactionEnd } from "./log-model.ts";
 import { checkObligation, demand, readLog } from "./recovered-log.ts";
 
 /** Small enough that a script of a few batches sees segments roll and index entries made. */
@@ -16,6 +16,9 @@ const CONFIG: LogConfig = {
   indexIntervalBytes: 90,
   maxMessageBytes: 4096 + 512,
 };
+
+/** A client's batch of which the coordinator said that its transaction is open. */
+const IN_TRANSACTION = { origin: "client", isTransactionVerified: true } as const;
 
 export function configOf(flush: FlushMode, config: Partial<LogConfig>): LogConfig {
   return { ...CONFIG, ...config, flush };
@@ -50,6 +53,8 @@ export interface StepEffect {
   /** See `Step`. Default: it may cut into nothing. */
   readonly lowestEndOffset?: number;
   readonly isCleanStop?: boolean;
+  /** See `Step`. Default: nothing. */
+  readonly between?: readonly LogModel[];
 }
 
 /** Plays calls against one real log and its model, and notes at which operation each was answered. */
@@ -134,6 +139,45 @@ export class PartitionRun {
     await this.#append(`appendLarge(${valueBytes})`, after.batches.slice(-1), after);
   }
 
+  /** Appends a batch of one record for each of these keys, in one group. */
+  async appendKeyed(...keys: string[]): Promise<void> {
+    let after = this.#model;
+    for (const key of keys)
+      after = after.withBatchAt(after.endOffset, {
+        serial: this.#serial++,
+        recordCount: 1,
+        epoch: this.#leaderEpoch,
+        key,
+      });
+    await this.#append(`appendKeyed(${keys.join()})`, after.batches.slice(-keys.length), after);
+  }
+
+  /** Appends a batch of a producer's transaction, which begins with it if none is open. */
+  async appendInTransaction(producerId: number, recordCount: number): Promise<void> {
+    const spec = { serial: this.#serial++, recordCount, epoch: this.#leaderEpoch, transactionOf: producerId };
+    const after = this.#model.withBatchAt(this.#model.endOffset, spec);
+    await this.#append(`appendInTransaction(${producerId})`, after.batches.slice(-1), after);
+  }
+
+  /** @param wallMs what the log's clock says, which the marker carries */
+  protected async endTransactionAt(producerId: number, type: TransactionEnd, wallMs: number): Promise<void> {
+    const after = this.#model.withMarker(type, producerId, this.#leaderEpoch, wallMs);
+    const marker = { type, producerId, producerEpoch: 0, coordinatorEpoch: 0, transactionVersion: 0 } as const;
+    await this.step(`${type}(${producerId})`, () => this.log.endTransaction(marker), {
+      after,
+      ...this.#alwaysFloor(after),
+    });
+  }
+
+  /** One pass over the sealed segments, whose batches hold one record with a key each. */
+  async compact(): Promise<void> {
+    const borders = this.log.segments.map(({ baseOffset }) => baseOffset);
+    const uncleanableOffset = borders.at(-1) ?? 0;
+    const compacted = (swappedBelow: number): LogModel => this.#model.compacted(uncleanableOffset, swappedBelow);
+    const after = compacted(uncleanableOffset);
+    await this.step("compact", () => this.log.compact(), { after, between: borders.map(compacted) });
+  }
+
   /** Appends the last batch once more, as a producer does that got no answer. */
   async appendAgain(): Promise<void> {
     await this.#append("appendAgain", this.#model.batches.slice(-1), this.#model);
@@ -142,8 +186,11 @@ export class PartitionRun {
   async #append(name: string, batches: readonly ModelBatch[], after: LogModel): Promise<void> {
     const expected = batches.map(({ baseOffset }) => baseOffset);
     const call = async (): Promise<void> => {
-      const sent = batches.map(({ bytes }) => asSent(bytes));
-      const results = await Promise.all(sent.map((batch) => this.log.append(batch, { origin: "local" })));
+      const results = await Promise.all(
+        batches.map(({ bytes, isTransactional }) =>
+          this.log.append(asSent(bytes), isTransactional ? IN_TRANSACTION : { origin: "local" }),
+        ),
+      );
       const given = results.map(({ baseOffset }) => baseOffset);
       if (given.join() !== expected.join()) throw new Error(`offsets ${given.join()} in place of ${expected.join()}`);
     };
@@ -281,7 +328,7 @@ export class PartitionRun {
   #note(
     name: string,
     at: { readonly beganAt: number; readonly acknowledgedAt: number },
-    { after, floorOffset, lowestEndOffset, isCleanStop }: StepEffect,
+    { after, floorOffset, lowestEndOffset, isCleanStop, between }: StepEffect,
   ): void {
     const lowest = lowestEndOffset ?? Number.POSITIVE_INFINITY;
     if (floorOffset === after.batchesEndOffset) this.#alternatives = [];
@@ -293,6 +340,7 @@ export class PartitionRun {
       after,
       floorOffset: this.#floorOffset,
       lowestEndOffset: lowest,
+      between: between ?? [],
       alternatives: this.#alternatives,
       isCleanStop: isCleanStop ?? false,
     });

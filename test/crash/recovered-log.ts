@@ -3,13 +3,14 @@ import { decodeLeaderEpochCheckpoint, LEADER_EPOCH_CHECKPOINT } from "@tidemark/
 import { CLEAN_SHUTDOWN_FILE } from "@tidemark/log";
 import type { PartitionLog, ReadResult } from "@tidemark/log";
 import type { SimulatedDisk } from "@tidemark/simulator";
-import { checkCrc, scanBatch } from "@tidemark/wire";
+import { checkCrc, endTransactionMarkerOf, isControlBatch, isTransactional, scanBatch } from "@tidemark/wire";
 import { concat, LogModel, PRODUCER_ID } from "./log-model.ts";
-import type { ModelBatch, ModelEpoch } from "./log-model.ts";
+import type { ModelAborted, ModelBatch, ModelEpoch } from "./log-model.ts";
 import type { Obligation } from "./history.ts";
 
 const OFFSET_INDEX_ENTRY_BYTES = 8;
 const TIME_INDEX_ENTRY_BYTES = 12;
+const TRANSACTION_INDEX_ENTRY_BYTES = 34;
 const NOTHING = new Uint8Array(0);
 
 /** A segment as its file shows it, by the wire format alone. */
@@ -19,6 +20,7 @@ interface SegmentOnDisk {
   readonly batches: readonly (ModelBatch & { readonly positionBytes: number; readonly maxTimestamp: number })[];
   readonly index: Uint8Array | undefined;
   readonly timeIndex: Uint8Array | undefined;
+  readonly transactionIndex: Uint8Array;
 }
 
 /** What is wrong; thrown by the checks below, caught by the explorer, which knows the crash that led there. */
@@ -39,7 +41,8 @@ function readSegments(files: ReadonlyMap<string, Uint8Array>, directory: string)
     const baseOffset = Number(path.slice(directory.length + 1, -".log".length));
     const stem = path.slice(0, -".log".length);
     const [index, timeIndex] = [files.get(`${stem}.index`), files.get(`${stem}.timeindex`)];
-    segments.push({ baseOffset, bytes, batches: readBatches(path, bytes), index, timeIndex });
+    const transactionIndex = files.get(`${stem}.txnindex`) ?? NOTHING;
+    segments.push({ baseOffset, bytes, batches: readBatches(path, bytes), index, timeIndex, transactionIndex });
   }
   let endOffset = segments[0]?.baseOffset ?? 0;
   for (const { baseOffset, batches } of segments) {
@@ -69,6 +72,9 @@ function readBatches(path: string, bytes: Uint8Array): SegmentOnDisk["batches"] 
       lastOffset: header.lastOffset,
       epoch: header.partitionLeaderEpoch,
       bytes: bytes.subarray(at, at + header.sizeInBytes),
+      producerId: header.producerId,
+      isTransactional: isTransactional(header),
+      marker: isControlBatch(header) ? endTransactionMarkerOf(bytes, header)?.type : undefined,
       nextSequence: header.baseSequence + header.recordsCount,
       positionBytes: at,
       maxTimestamp: header.maxTimestamp,
@@ -118,6 +124,7 @@ export async function readLog(log: PartitionLog, disk: SimulatedDisk): Promise<L
   }
   checkEpochs(model);
   checkProducer(log, model);
+  await checkTransactions(log, model);
   await checkReads(log, model);
   return model;
 }
@@ -138,6 +145,32 @@ function checkProducer(log: PartitionLog, model: LogModel): void {
   const isEmpty = model.batches.length === 0;
   demand(!isEmpty || next === undefined || next <= log.logEndOffset, "S17", () => `next sequence ${next} of none`);
   demand(next === model.nextSequence, "S17", () => `next sequence ${next} in place of ${model.nextSequence}`);
+}
+
+/** The last stable offset is where the oldest open transaction begins, and a reader is told of every abort that concerns it. */
+async function checkTransactions(log: PartitionLog, model: LogModel): Promise<void> {
+  const { aborted, firstOpenOffset } = model.transactions;
+  const stable = log.lastStableOffset(log.logEndOffset);
+  const wanted = firstOpenOffset ?? model.endOffset;
+  demand(stable === wanted, "S18", () => `last stable offset ${stable} in place of ${wanted}`);
+  for (const { producerId, firstOffset } of aborted) {
+    const told = (await readAt(log, firstOffset, "read_committed")).abortedTransactions ?? [];
+    const isTold = told.some((entry) => entry.producerId === producerId && entry.firstOffset === firstOffset);
+    demand(isTold, "S18", () => `a reader of ${firstOffset} is not told that ${producerId} aborted`);
+  }
+}
+
+function decodeTransactionIndex(bytes: Uint8Array): ModelAborted[] {
+  demand(bytes.length % TRANSACTION_INDEX_ENTRY_BYTES === 0, "S10", () => `transaction index of ${bytes.length} bytes`);
+  const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
+  const entries: ModelAborted[] = [];
+  for (let at = 0; at < bytes.length; at += TRANSACTION_INDEX_ENTRY_BYTES) {
+    const [producerId, firstOffset, lastOffset, lastStableOffset] = [2, 10, 18, 26].map((field) =>
+      Number(view.getBigInt64(at + field)),
+    ) as [number, number, number, number];
+    entries.push({ producerId, firstOffset, lastOffset, lastStableOffset });
+  }
+  return entries;
 }
 
 /** Epochs rise, and each batch's own is the one that the entries give for its offset. */
@@ -178,9 +211,13 @@ async function checkReads(log: PartitionLog, model: LogModel): Promise<void> {
   }
 }
 
-async function readAt(log: PartitionLog, offset: number): Promise<ReadResult> {
+async function readAt(
+  log: PartitionLog,
+  offset: number,
+  isolation: "read_committed" | "read_uncommitted" = "read_uncommitted",
+): Promise<ReadResult> {
   try {
-    return await log.read({ fromOffset: toOffset(offset), maxBytes: 1 });
+    return await log.read({ fromOffset: toOffset(offset), maxBytes: 1, isolation, limitOffset: log.logEndOffset });
   } catch (error) {
     throw new Violation(`S15: read of offset ${offset}: ${String(error)}`);
   }
@@ -261,7 +298,7 @@ export function checkClosedFiles(disk: SimulatedDisk, directory: string, model: 
     .filter((batch) => batch.lastOffset >= model.startOffset);
   const bytes = concat(visible.map((batch) => batch.bytes));
   demand(isEqual(bytes, model.bytes), "S15", () => `the files of the closed log hold ${bytes.length} bytes`);
-  const leftovers = [...files.keys()].filter((name) => name.endsWith(".tmp") || name.endsWith(".deleted"));
+  const leftovers = [...files.keys()].filter((name) => /\.(tmp|deleted|cleaned|swap)$/u.test(name));
   demand(leftovers.length === 0, "S13", () => `left over: ${leftovers.join()}`);
 }
 
@@ -271,6 +308,12 @@ function checkSideFiles(files: ReadonlyMap<string, Uint8Array>, directory: strin
     checkIndex(segment);
     checkTimeIndex(segment);
   }
+  const written = segments.flatMap(({ transactionIndex }) => decodeTransactionIndex(transactionIndex));
+  demand(
+    JSON.stringify(written) === JSON.stringify(model.transactions.aborted),
+    "S10",
+    () => `transaction indexes hold ${JSON.stringify(written)}, not ${JSON.stringify(model.transactions.aborted)}`,
+  );
   const entries = checkEpochFile(files, directory);
   demand(
     JSON.stringify(entries) === JSON.stringify(model.epochs),

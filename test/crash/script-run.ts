@@ -1,5 +1,5 @@
 import { LogDirectory, PartitionLog, putStateOffset } from "@tidemark/log";
-import { toOffset } from "@tidemark/base";
+import { fail, toOffset } from "@tidemark/base";
 import type { LogConfig } from "@tidemark/log";
 import {
   immediateCompletion,
@@ -11,11 +11,15 @@ import {
   SimulatedWorkerPool,
 } from "@tidemark/simulator";
 import { Machine, PartitionRun } from "./partition-run.ts";
+import { demand } from "./recovered-log.ts";
 import type { Obligation } from "./history.ts";
-import type { LogModel } from "./log-model.ts";
+import type { LogModel, TransactionEnd } from "./log-model.ts";
 
 const TOPIC = "orders";
 export const DIRECTORY = `/log/${TOPIC}-0`;
+
+/** In a file of one batch: what comes before are offset, length, epoch and magic. */
+const CRC_COVERS_FROM_BYTES = 17;
 
 const clock = new SimulatedClock(new Kernel({ seed: 0 }));
 const random = new SimulatedRandom(0);
@@ -76,6 +80,11 @@ export class ScriptRun extends PartitionRun {
     this.noteKill();
   }
 
+  /** The coordinator ends the producer's transaction. */
+  async endTransaction(producerId: number, end: TransactionEnd): Promise<void> {
+    await this.endTransactionAt(producerId, end, clock.wallMs());
+  }
+
   /** While the log is closed, another program deletes its records below `offset`, and says so to whoever opens it next. */
   async raiseStart(offset: number): Promise<void> {
     const put = putStateOffset("log-start", TOPIC, 0, toOffset(offset));
@@ -92,6 +101,41 @@ export class ScriptRun extends PartitionRun {
       await this.disk.syncDirectory(DIRECTORY);
     };
     await this.step(`removeFile(${name})`, remove, { after: this.model, isCleanStop: true });
+  }
+
+  /** What an open would make of the disk of the closed log without this file: it says what is missing, and gives no offset again. */
+  async checkLossOf(name: string): Promise<void> {
+    const disk = SimulatedDisk.fromImage(this.disk.image());
+    await disk.unlink(`${DIRECTORY}/${name}`);
+    await disk.syncDirectory(DIRECTORY);
+    for (const wasClean of [true, false]) await this.#checkDamage(disk, wasClean, `without ${name}`);
+  }
+
+  /** What an open after a kill would make of the disk of the closed log with any bit of this file flipped that the CRC covers: no cut. */
+  async checkRotOf(name: string): Promise<void> {
+    const path = `${DIRECTORY}/${name}`;
+    const { length } = this.disk.image().files().get(path) ?? fail("the file is there", { name });
+    for (let at = CRC_COVERS_FROM_BYTES; at < length; at += 1) {
+      const disk = SimulatedDisk.fromImage(this.disk.image());
+      const file = await disk.open(path, "write");
+      const byte = new Uint8Array(1);
+      await file.readAt(byte, at);
+      await file.writeAt(
+        byte.map((bits) => bits ^ (1 << (at % 8))),
+        at,
+      );
+      await file.sync();
+      await file.close();
+      await this.#checkDamage(disk, false, `with byte ${at} of ${name} rotten`);
+    }
+  }
+
+  async #checkDamage(disk: SimulatedDisk, wasClean: boolean, what: string): Promise<void> {
+    const log = await openLog(SimulatedDisk.fromImage(disk.image()), this.#config, wasClean);
+    demand(log.damaged.length > 0, "S13", () => `${what} the log is said to be whole`);
+    demand(log.logEndOffset === this.model.endOffset, "S13", () => `${what} the log ends at ${log.logEndOffset}`);
+    demand(log.refusal !== undefined, "S13", () => `${what} the log takes appends`);
+    await log.close();
   }
 
   /**

@@ -18,6 +18,15 @@ const WIDE: Partial<LogConfig> = { segmentBytes: 4096, indexIntervalBytes: 150 }
 /** Two batches of one record fill a segment to its last byte. */
 const EXACT: Partial<LogConfig> = { segmentBytes: 2 * batchOf(0, 1).length };
 
+/** Three batches with one record and a key of two bytes fill a segment. */
+const KEYED: Partial<LogConfig> = { segmentBytes: 3 * batchOf(0, 1, { key: "k0" }).length };
+
+/** Markers carry the time of the simulated clock, which is years after that of the batches: no segment ends for that. */
+const TIMELESS: Partial<LogConfig> = { segmentMs: Number.MAX_SAFE_INTEGER };
+
+/** Producers with transactions. */
+const [ANNA, BERT] = [11, 12] as const;
+
 /** A batch with this value is a little over 4 KiB. */
 const LARGE_VALUE_BYTES = 4_024;
 
@@ -413,6 +422,101 @@ export const SCRIPTS: readonly Script[] = [
       await run.open();
       await run.becomeLeader(4);
       await run.append(1);
+    },
+  },
+  {
+    name: "transactions committed, aborted and left open",
+    config: TIMELESS,
+    async play(run) {
+      await lead(run);
+      await run.appendInTransaction(ANNA, 1);
+      await run.append(1);
+      await run.appendInTransaction(BERT, 2);
+      await run.endTransaction(ANNA, "abort");
+      await run.roll();
+      await run.appendInTransaction(BERT, 1);
+      await run.endTransaction(BERT, "commit");
+      await run.appendInTransaction(ANNA, 1);
+      run.killProcess();
+      await run.open();
+      await run.becomeLeader(4);
+      await run.endTransaction(ANNA, "abort");
+      await run.append(1);
+    },
+  },
+  {
+    name: "markers cut off, and written otherwise",
+    config: TIMELESS,
+    async play(run) {
+      await lead(run);
+      await run.appendInTransaction(ANNA, 1);
+      await run.appendInTransaction(BERT, 1);
+      await run.endTransaction(ANNA, "abort");
+      await run.roll();
+      await run.endTransaction(BERT, "abort");
+      await run.truncateTo(3);
+      await run.becomeLeader(4);
+      await run.endTransaction(BERT, "commit");
+      await run.truncateTo(2);
+      await run.becomeLeader(5);
+      await run.endTransaction(ANNA, "commit");
+    },
+  },
+  {
+    name: "compaction, and another pass",
+    config: KEYED,
+    async play(run) {
+      await lead(run);
+      await run.appendKeyed("k0", "k1", "k0", "k1", "k2", "k0", "k3");
+      await run.flush();
+      await run.compact();
+      await run.appendKeyed("k1", "k3", "k3");
+      await run.flush();
+      await run.compact();
+      await run.appendKeyed("k1");
+    },
+  },
+  {
+    name: "compaction beside a stop and a kill",
+    config: KEYED,
+    async play(run) {
+      await lead(run);
+      await run.appendKeyed("k0", "k1", "k0", "k1", "k1", "k1");
+      await run.roll();
+      await run.compact();
+      await run.close();
+      await run.open({ clean: true });
+      await run.becomeLeader(4);
+      await run.appendKeyed("k1", "k2", "k1", "k4");
+      await run.compact();
+      run.killProcess();
+      await run.open();
+      await run.becomeLeader(5);
+      await run.appendKeyed("k4");
+    },
+  },
+  {
+    name: "compaction behind deleted records, and a cut into it",
+    config: KEYED,
+    async play(run) {
+      await lead(run);
+      await run.appendKeyed("k0", "k1", "k0", "k1", "k2", "k0", "k3", "k2");
+      await run.flush();
+      await run.deleteRecords(4);
+      await run.compact();
+      await run.truncateTo(5);
+      await run.becomeLeader(4);
+      await run.appendKeyed("k0");
+    },
+  },
+  {
+    name: "rot and loss while nothing runs",
+    config: EXACT,
+    async play(run) {
+      await lead(run, 1, 1, 1);
+      await run.close();
+      await run.checkLossOf("00000000000000000002.log");
+      await run.checkRotOf("00000000000000000002.log");
     },
   },
 ];

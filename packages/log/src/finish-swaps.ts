@@ -35,6 +35,8 @@ export async function finishSwaps(settings: SegmentSettings, state: LogState): P
   const context = { settings, state };
   const names = [...(await files.list(directory))].sort();
   if (!names.some((name) => name.endsWith(SWAP_SUFFIX))) return [];
+  // The name of a `.swap` may be known to the page cache only: what it replaces may not go before it is there to stay.
+  await files.syncDirectory(directory);
   const swaps = await dropIncomplete(context, names);
   const logs = swaps.filter(({ kind }) => kind === LOG_SUFFIX);
   let endBaseOffset = 0;

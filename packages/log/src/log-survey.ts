@@ -147,7 +147,8 @@ class Survey {
   async #adoptTransactionIndex(segment: LogSegment, isScanned: boolean): Promise<void> {
     const onDisk = await segment.readTransactionIndexFile();
     const known = onDisk instanceof TransactionIndex ? onDisk.entries : [];
-    const missing = this.#aborted.filter(({ lastOffset }) => !known.some((entry) => entry.lastOffset === lastOffset));
+    // What a torn write leaves of an entry may look like another one.
+    const missing = this.#aborted.filter((aborted) => !known.some((entry) => isSameTransaction(entry, aborted)));
     const isSame = onDisk instanceof TransactionIndex && missing.length === 0;
     if (isSame && (!isScanned || known.length === this.#aborted.length))
       return segment.adoptTransactionIndex(onDisk, true);
@@ -155,7 +156,11 @@ class Survey {
       const reason = onDisk instanceof TransactionIndex ? `lacks ${missing.length} transactions` : onDisk.problem;
       this.#transactionIndexProblems.push({ path: segment.transactionIndexPath, reason });
     }
-    const entries = isScanned ? this.#aborted : [...known, ...missing].sort((a, b) => a.lastOffset - b.lastOffset);
+    const isKept = ({ lastOffset }: AbortedTransaction): boolean =>
+      !missing.some((transaction) => transaction.lastOffset === lastOffset);
+    const entries = isScanned
+      ? this.#aborted
+      : [...known.filter(isKept), ...missing].sort((a, b) => a.lastOffset - b.lastOffset);
     segment.adoptTransactionIndex(new TransactionIndex(segment.baseOffset, entries), false);
   }
 
@@ -321,6 +326,15 @@ class Survey {
     };
     return true;
   }
+}
+
+function isSameTransaction(a: AbortedTransaction, b: AbortedTransaction): boolean {
+  return (
+    a.producerId === b.producerId &&
+    a.firstOffset === b.firstOffset &&
+    a.lastOffset === b.lastOffset &&
+    a.lastStableOffset === b.lastStableOffset
+  );
 }
 
 /** Whether every entry of the index files says what is so, looked at while the batches go by. */

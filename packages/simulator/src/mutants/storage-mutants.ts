@@ -12,6 +12,9 @@ const LOAD_LOG = "packages/log/src/load-log.ts";
 const OFFSET_INDEX = "packages/log/src/offset-index.ts";
 const CLEAN_SHUTDOWN = "packages/log/src/clean-shutdown.ts";
 const EPOCH_FILE = "packages/epoch-cache/src/leader-epoch-file-cache.ts";
+const PRODUCER_REPLAY = "packages/log/src/producer-replay.ts";
+const PRODUCER_STATE = "packages/log/src/producer-state.ts";
+const FINISH_SWAPS = "packages/log/src/finish-swaps.ts";
 const FILE_IO = "packages/base/src/file-io.ts";
 
 /** Known bugs of one node's storage, which the crash suite has to notice. A letter tells apart several forms of one bug of the list. */
@@ -306,6 +309,104 @@ export const STORAGE_MUTANTS: readonly Mutant[] = [
   await files.syncDirectory(directory);
   return marker;`,
         replace: `  return marker;`,
+      },
+    ],
+  },
+  {
+    id: "M17",
+    title: "recovery cuts the log at the first bad batch, also below the recovery point",
+    edits: [
+      {
+        file: SURVEY,
+        find: `    if (this.#endOffset >= recoveryPoint) {
+      this.#cutAt({ at, positionBytes: end.positionBytes, reason });`,
+        replace: `    if (this.#endOffset >= 0) {
+      this.#cutAt({ at, positionBytes: end.positionBytes, reason });`,
+      },
+    ],
+  },
+  {
+    id: "M38",
+    title: "an open forgets what the batches say of their producers",
+    edits: [
+      {
+        file: PRODUCER_REPLAY,
+        find: `    if (!this.#isAtSnapshot) this.#enterSnapshot();
+    return this.#state;`,
+        replace: `    return this.#fromSnapshot ?? new ProducerState();`,
+      },
+    ],
+  },
+  {
+    id: "M39",
+    title: "a batch that comes again is answered with another offset",
+    edits: [
+      {
+        file: PRODUCER_STATE,
+        find: `baseOffset: lastOffset - offsetDelta, lastOffset };`,
+        replace: `baseOffset: lastOffset - offsetDelta + 1, lastOffset };`,
+      },
+    ],
+  },
+  {
+    id: "M40",
+    title: "the last stable offset is where the youngest open transaction begins",
+    edits: [
+      {
+        file: PRODUCER_STATE,
+        find: `this.#openTransactions.keys().next().value;`,
+        replace: `[...this.#openTransactions.keys()].at(-1);`,
+      },
+    ],
+  },
+  {
+    id: "M51",
+    title: "delete-records raises the log start in memory only",
+    edits: [
+      {
+        file: LOCAL_LOG,
+        find: `    await this.#state.saveStart(offset, this.#recoveryPoint);
+    this.#logStartOffset = offset;
+  }`,
+        replace: `    this.#logStartOffset = offset;
+  }`,
+      },
+    ],
+  },
+  {
+    id: "M52",
+    title: "a log whose last segment file is gone is a shorter log",
+    edits: [
+      {
+        file: SURVEY,
+        find: `    if (this.cut === undefined && this.#endOffset < recoveryPoint) {`,
+        replace: `    if (this.cut === undefined && this.#endOffset < 0) {`,
+      },
+    ],
+  },
+  {
+    id: "P16",
+    title: "an open takes away what a .swap replaces while the name of the .swap is in the page cache only",
+    edits: [
+      {
+        file: FINISH_SWAPS,
+        find: `  await files.syncDirectory(directory);
+  const swaps = await dropIncomplete(context, names);`,
+        replace: `  const swaps = await dropIncomplete(context, names);`,
+      },
+    ],
+  },
+  {
+    id: "P17",
+    title: "an entry of a transaction index counts by its last offset alone, whatever else is torn",
+    edits: [
+      {
+        file: SURVEY,
+        find: `    a.producerId === b.producerId &&
+    a.firstOffset === b.firstOffset &&
+    a.lastOffset === b.lastOffset &&
+    a.lastStableOffset === b.lastStableOffset`,
+        replace: `    a.lastOffset === b.lastOffset`,
       },
     ],
   },
