@@ -4,13 +4,21 @@ import type { CompactionConfig } from "./config.ts";
 import { floorSegment } from "./log-read.ts";
 import type { LogSegment } from "./segment.ts";
 
-/** Which part of a log a compaction would work on, and whether it is worth it. */
-export interface CompactionRange {
+/** What of a log is clean, and what is not. */
+export interface DirtyPart {
+  /** Below it no key has an older value than its last one below it. */
   readonly firstDirtyOffset: Offset;
+  /** Of the segments below it. */
+  readonly cleanBytes: number;
+  /** Of the sealed segments that reach it: what could be compacted, were there nothing that keeps from it. */
+  readonly dirtyBytes: number;
+}
+
+/** Which part of a log a compaction would work on, and whether it is worth it. */
+export interface CompactionRange extends DirtyPart {
   /** Base offset of a segment: from there on nothing is cleaned now. */
   readonly firstUncleanableOffset: Offset;
-  /** Bytes of the segments below the first dirty offset, and of those that would be cleaned. */
-  readonly cleanBytes: number;
+  /** Of the segments that would be cleaned: neither too young, nor with a transaction that is open, nor above the high watermark. */
   readonly dirtyBytes: number;
   /** dirty / (clean + dirty); 0 for an empty log. */
   readonly dirtyRatio: number;
@@ -18,23 +26,39 @@ export interface CompactionRange {
   readonly isDue: boolean;
 }
 
-/** @throws FileError @throws LogError CORRUPT_MESSAGE Source: apache/kafka storage/.../internals/log/LogCleanerManager.java */
-export async function compactionRange(log: {
+/** What decides where the clean part of a log ends. */
+export interface CleanedLog {
+  /** The last one is active, which is never cleaned. */
   readonly segments: readonly LogSegment[];
   readonly logStartOffset: Offset;
   readonly logEndOffset: Offset;
-  readonly lastStableOffset: Offset;
-  /** As the last pass left it. */
-  readonly firstDirtyOffset: Offset | undefined;
-  readonly config: CompactionConfig;
-  readonly nowMs: number;
-}): Promise<CompactionRange> {
+  /** As the last pass left it. None of the log's offsets any more: all is dirty. */
+  readonly cleanerOffset: Offset | undefined;
+}
+
+/** Source: apache/kafka storage/.../internals/log/LogCleanerManager.java, cleanableOffsets */
+function firstDirtyOffsetOf({ cleanerOffset, logStartOffset, logEndOffset }: CleanedLog): Offset {
+  const isKnown = cleanerOffset !== undefined && cleanerOffset >= logStartOffset && cleanerOffset <= logEndOffset;
+  return isKnown ? cleanerOffset : logStartOffset;
+}
+
+export function dirtyPart(log: CleanedLog): DirtyPart {
+  const { segments } = log;
+  const firstDirtyOffset = firstDirtyOffsetOf(log);
+  const dirty = segments.slice(floorSegment(segments, firstDirtyOffset), -1);
+  return { firstDirtyOffset, cleanBytes: cleanBytesOf(segments, firstDirtyOffset), dirtyBytes: bytesOf(dirty) };
+}
+
+/** @throws FileError @throws LogError CORRUPT_MESSAGE Source: apache/kafka storage/.../internals/log/LogCleanerManager.java */
+export async function compactionRange(
+  log: CleanedLog & {
+    readonly lastStableOffset: Offset;
+    readonly config: CompactionConfig;
+    readonly nowMs: number;
+  },
+): Promise<CompactionRange> {
   const { segments, config, nowMs } = log;
-  const isKnown =
-    log.firstDirtyOffset !== undefined &&
-    log.firstDirtyOffset >= log.logStartOffset &&
-    log.firstDirtyOffset <= log.logEndOffset;
-  const firstDirtyOffset = isKnown && log.firstDirtyOffset !== undefined ? log.firstDirtyOffset : log.logStartOffset;
+  const firstDirtyOffset = firstDirtyOffsetOf(log);
   const sealed = segments.slice(0, -1);
   const dirty = sealed.slice(floorSegment(segments, firstDirtyOffset));
   const limit = Math.min(
@@ -45,15 +69,20 @@ export async function compactionRange(log: {
   );
   const aligned = segments[floorSegment(segments, Math.max(limit, firstDirtyOffset))]?.baseOffset;
   const firstUncleanableOffset = toOffset(Math.max(aligned ?? 0, segments[0]?.baseOffset ?? 0));
-  const bytesOf = (some: readonly LogSegment[]): number => some.reduce((sum, { sizeBytes }) => sum + sizeBytes, 0);
-  const cleanBytes = bytesOf(
-    segments.filter((_segment, at) => (segments[at + 1]?.baseOffset ?? Infinity) <= firstDirtyOffset),
-  );
+  const cleanBytes = cleanBytesOf(segments, firstDirtyOffset);
   const dirtyBytes = bytesOf(dirty.filter(({ baseOffset }) => baseOffset < firstUncleanableOffset));
   const dirtyRatio = dirtyBytes === 0 ? 0 : dirtyBytes / (cleanBytes + dirtyBytes);
   const isOld = dirtyBytes > 0 && firstTimestamp(dirty) < nowMs - config.maxCompactionLagMs;
   const isDue = dirtyRatio > config.minCleanableDirtyRatio || isOld;
   return { firstDirtyOffset, firstUncleanableOffset, cleanBytes, dirtyBytes, dirtyRatio, isDue };
+}
+
+function cleanBytesOf(segments: readonly LogSegment[], firstDirtyOffset: Offset): number {
+  return bytesOf(segments.filter((_segment, at) => (segments[at + 1]?.baseOffset ?? Infinity) <= firstDirtyOffset));
+}
+
+function bytesOf(segments: readonly LogSegment[]): number {
+  return segments.reduce((sum, { sizeBytes }) => sum + sizeBytes, 0);
 }
 
 /** Base offset of the first segment with a record later than `afterMs`. */

@@ -1,7 +1,8 @@
 import type { Offset, WorkerPool } from "@tidemark/base";
-import { fail, toOffset } from "@tidemark/base";
+import { fail, toOffset, WorkerError } from "@tidemark/base";
 import {
   checkCrc,
+  codecId,
   compressionCodec,
   decompressBatch,
   deleteHorizonMs,
@@ -13,6 +14,7 @@ import {
   rebuildBatch,
   recordsSection,
   scanBatch,
+  WireError,
   withCompressedPayload,
 } from "@tidemark/wire";
 import type { BatchHeader, RawRecord } from "@tidemark/wire";
@@ -53,7 +55,7 @@ export interface Compaction {
   producers(): ProducerState["entries"];
   /** Throws when the log was cut, closed or failed meanwhile. */
   checkAborted(): void;
-  /** Puts a cleaned segment, whose files are on the disk, in the place of its sources. */
+  /** Puts a cleaned segment, whose files are on the disk, in the place of its sources; removes it when the log was cut meanwhile. */
   swap(sources: readonly LogSegment[], cleaned: LogSegment): Promise<void>;
 }
 
@@ -69,8 +71,8 @@ export interface CompactionResult {
  * One pass over a log: of each key the last value stays, tombstones and markers go when their time has come.
  *
  * Reads the dirty part twice and the rest once. Memory: the map, two windows, the largest batch decompressed.
- * @throws LogError CORRUPT_MESSAGE for a batch that cannot be read; then nothing of its group is changed
- * @throws WireError UNSUPPORTED_COMPRESSION_TYPE
+ * @throws LogError CORRUPT_MESSAGE, UNSUPPORTED_COMPRESSION_TYPE for a batch that cannot be read; WORKER_FAILED. Then nothing of its group
+ * is changed
  * Source: apache/kafka storage/.../internals/log/Cleaner.java
  */
 export async function compactSegments(compaction: Compaction): Promise<CompactionResult> {
@@ -88,7 +90,6 @@ export async function compactSegments(compaction: Compaction): Promise<Compactio
     const cleaned = await cleanGroup(compaction, group, pass);
     bytesBefore += group.reduce((sum, { sizeBytes }) => sum + sizeBytes, 0);
     bytesAfter += cleaned.sizeBytes;
-    compaction.checkAborted();
     await compaction.swap(group, cleaned);
   }
   return { cleanedEndOffset, bytesBefore, bytesAfter, keys: known.map.size };
@@ -211,10 +212,15 @@ async function cleanGroup(compaction: Compaction, group: readonly LogSegment[], 
     await cleaned.persistIndexes();
     return cleaned;
   } catch (error) {
-    await cleaned.close();
-    await cleaned.remove().catch(() => undefined);
+    await discardCleaned(cleaned);
     throw error;
   }
+}
+
+/** Removes a segment that did not come to its place. What stays of it, the next open removes. */
+export async function discardCleaned(cleaned: LogSegment): Promise<void> {
+  await cleaned.close();
+  await cleaned.remove().catch(() => undefined);
 }
 
 /** What stays of a batch: its own bytes, others, or nothing. */
@@ -247,7 +253,7 @@ async function retain(
   const getsHorizon = horizon === undefined && (hasTombstone || (isControl && isDiscardable));
   if (isWhole && !getsHorizon) return bytes;
   const rebuilt = rebuildBatch(header, kept, getsHorizon ? pass.nowMs + compaction.deleteRetentionMs : horizon);
-  return compressLike(compaction.workers, header, rebuilt);
+  return compressLike(compaction, header, rebuilt);
 }
 
 /** Kafka's rule for one record: the last of its key, and not a tombstone whose time has come. */
@@ -268,18 +274,54 @@ function isLastOfProducer(header: BatchHeader, producers: ProducerState["entries
 
 async function recordsOf(compaction: Compaction, header: BatchHeader, bytes: Uint8Array): Promise<RawRecord[]> {
   const outputBytesMax = compaction.config.maxMessageBytes * DECOMPRESSED_BYTES_FACTOR;
-  return rawRecords(header, await decompressBatch(compaction.workers, bytes, header, outputBytesMax));
+  try {
+    return rawRecords(header, await decompressBatch(compaction.workers, bytes, header, outputBytesMax));
+  } catch (error) {
+    throw readError(error, compaction, header);
+  }
+}
+
+/** What is told of a batch whose records cannot be had, or not now. */
+function readError(error: unknown, { settings }: Compaction, header: BatchHeader): unknown {
+  if (!(error instanceof WireError || error instanceof WorkerError)) return error;
+  const options = { cause: error };
+  switch (error.code) {
+    case "UNSUPPORTED_COMPRESSION_TYPE":
+      return new LogError({ code: "UNSUPPORTED_COMPRESSION_TYPE", codecId: codecId(header) }, options);
+    case "CLOSED":
+    case "QUEUE_FULL":
+    case "REQUEST_TIMED_OUT":
+    case "WORKER_FAILED":
+      return new LogError({ code: "WORKER_FAILED", reason: error.code }, options);
+    default:
+      return new LogError(
+        {
+          code: "CORRUPT_MESSAGE",
+          path: settings.directory,
+          positionBytes: 0,
+          fromOffset: header.baseOffset,
+          toOffset: header.lastOffset + 1,
+          reason: error.message,
+        },
+        options,
+      );
+  }
 }
 
 /** A rebuilt batch with the codec of the one it was made of, even where that makes it larger: it may be read by its header. */
-async function compressLike(workers: WorkerPool, header: BatchHeader, batch: Uint8Array): Promise<Uint8Array> {
+async function compressLike(compaction: Compaction, header: BatchHeader, batch: Uint8Array): Promise<Uint8Array> {
+  const { workers } = compaction;
   const codec = compressionCodec(header);
   if (codec === "none") return batch;
   const payload = recordsSection(batch, headerOf(batch)).slice();
   const input = { codec, payload, level: undefined };
   const isSmall = payload.length < IN_POOL_BYTES_MIN[codec].compress;
-  const compressed = isSmall ? workers.runNow("compress", input) : await workers.run("compress", input);
-  return withCompressedPayload(batch, codec, compressed);
+  try {
+    const compressed = isSmall ? workers.runNow("compress", input) : await workers.run("compress", input);
+    return withCompressedPayload(batch, codec, compressed);
+  } catch (error) {
+    throw readError(error, compaction, header);
+  }
 }
 
 /** Of a batch that was read or made here. */

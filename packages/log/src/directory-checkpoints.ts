@@ -2,6 +2,7 @@ import { encodeUtf8, joinPath, parseUtf8, writeFileAtomically } from "@tidemark/
 import type { FileSystem, State, StatePut } from "@tidemark/base";
 import { crc32c } from "@tidemark/wire";
 import {
+  CLEANER_CHECKPOINT,
   encodeOffsetCheckpoint,
   LOG_START_CHECKPOINT,
   readOffsetCheckpoint,
@@ -12,7 +13,12 @@ import type { OffsetCheckpointContent, OffsetCheckpointEntry } from "./offset-ch
 import { putStateOffset, stateOffsetPrefix } from "./state-values.ts";
 import type { StateOffsetName } from "./state-values.ts";
 
-const CHECKPOINT_FILES = [RECOVERY_POINT_CHECKPOINT, LOG_START_CHECKPOINT, REPLICATION_CHECKPOINT] as const;
+const CHECKPOINT_FILES = [
+  RECOVERY_POINT_CHECKPOINT,
+  LOG_START_CHECKPOINT,
+  REPLICATION_CHECKPOINT,
+  CLEANER_CHECKPOINT,
+] as const;
 type CheckpointFile = (typeof CHECKPOINT_FILES)[number];
 
 /** What the offsets of each file are called in `State` while we hold the directory. */
@@ -20,7 +26,11 @@ const STATE_NAME: Readonly<Record<CheckpointFile, StateOffsetName>> = {
   [RECOVERY_POINT_CHECKPOINT]: "recovery-point",
   [LOG_START_CHECKPOINT]: "log-start",
   [REPLICATION_CHECKPOINT]: "high-watermark",
+  [CLEANER_CHECKPOINT]: "cleaner-offset",
 };
+
+/** What must not be believed of a directory that we left by a crash: it would be too high after a truncation, or after lost writes. */
+const EMPTY_WHILE_HELD = [RECOVERY_POINT_CHECKPOINT, CLEANER_CHECKPOINT] as const;
 
 /** Everything that `State` knows of a partition by its name. Keys of `segment-gap/` go on behind the name. */
 const PARTITION_KEY_PREFIXES = [
@@ -37,6 +47,15 @@ export const PRODUCER_ID_KEY = "producer-id";
 
 const ABSENT_PRINT = "absent";
 
+/** What a clean stop notes of all logs of a directory. */
+export interface DirectoryOffsets {
+  readonly recoveryPoints: readonly OffsetCheckpointEntry[];
+  readonly logStarts: readonly OffsetCheckpointEntry[];
+  readonly highWatermarks: readonly OffsetCheckpointEntry[];
+  /** Of those that were ever compacted. */
+  readonly cleanerOffsets: readonly OffsetCheckpointEntry[];
+}
+
 export interface CheckpointReport {
   /** `files`: another program wrote them since, or `State` is new; `state`: they are as we left them. */
   readonly source: "files" | "state";
@@ -47,8 +66,8 @@ export interface CheckpointReport {
 /**
  * The directory-wide checkpoint files of Kafka, next to the same offsets in `State`.
  *
- * While we hold a directory its recovery-point file is empty, so that a broker that finds it after our crash scans
- * everything; a clean stop writes all three files. `State` remembers a print of each. If one differs at the next open,
+ * While we hold a directory its recovery-point and cleaner files are empty, so that a broker that finds it after our crash scans and
+ * compacts everything; a clean stop writes all four files. `State` remembers a print of each. If one differs at the next open,
  * another program ran here in between and the files win.
  *
  * Every replacement is announced first: `State` accepts the old print and the new one until the file is in place. So no
@@ -73,7 +92,7 @@ export class DirectoryCheckpoints {
   }
 
   /**
-   * Decides who is right, brings `State` in line with it, and empties the recovery-point file.
+   * Decides who is right, brings `State` in line with it, and empties the files that are to be empty meanwhile.
    * @throws FileError
    */
   static async open(
@@ -90,9 +109,7 @@ export class DirectoryCheckpoints {
       contents.set(name, await readOffsetCheckpoint(files, joinPath(directory, name)));
     const known = readPrints(state);
     const isOurs = readText(state, DIRECTORY_ID_KEY) === directoryId;
-    const areAsLeft = [...contents].every(
-      ([name, { bytes }]) => known.get(name)?.includes(fingerprint(bytes)) === true,
-    );
+    const areAsLeft = [...contents].every(([name, { bytes }]) => isAsKnown(known, name, bytes));
     const prints = new Map([...contents].map(([name, { bytes }]) => [name, [fingerprint(bytes)]] as const));
     const checkpoints = new DirectoryCheckpoints(files, state, directory, prints);
     const problems = [...contents.values()].flatMap(({ problem }) => problem ?? []);
@@ -108,8 +125,9 @@ export class DirectoryCheckpoints {
         { sync: true },
       );
     }
-    if ((contents.get(RECOVERY_POINT_CHECKPOINT)?.bytes?.length ?? 0) > 0) {
-      await checkpoints.#replace(RECOVERY_POINT_CHECKPOINT, encodeOffsetCheckpoint([]));
+    for (const name of EMPTY_WHILE_HELD) {
+      if ((contents.get(name)?.entries.length ?? 0) > 0 || contents.get(name)?.problem !== undefined)
+        await checkpoints.#replace(name, encodeOffsetCheckpoint([]));
     }
     return { checkpoints, report: { source: isOurs && areAsLeft ? "state" : "files", problems } };
   }
@@ -119,15 +137,12 @@ export class DirectoryCheckpoints {
     await this.#replace(LOG_START_CHECKPOINT, encodeOffsetCheckpoint(logStarts));
   }
 
-  /** Writes all three files for whoever opens the directory next. Only when every log is flushed. @throws FileError */
-  async writeAll(
-    recoveryPoints: readonly OffsetCheckpointEntry[],
-    logStarts: readonly OffsetCheckpointEntry[],
-    highWatermarks: readonly OffsetCheckpointEntry[],
-  ): Promise<void> {
+  /** Writes all four files for whoever opens the directory next. Only when every log is flushed. @throws FileError */
+  async writeAll({ recoveryPoints, logStarts, highWatermarks, cleanerOffsets }: DirectoryOffsets): Promise<void> {
     // The start of a log first: a recovery point may only ever point into a log that begins where it says.
     await this.#replace(LOG_START_CHECKPOINT, encodeOffsetCheckpoint(logStarts));
     await this.#replace(REPLICATION_CHECKPOINT, encodeOffsetCheckpoint(highWatermarks));
+    if (cleanerOffsets.length > 0) await this.#replace(CLEANER_CHECKPOINT, encodeOffsetCheckpoint(cleanerOffsets));
     await this.#replace(RECOVERY_POINT_CHECKPOINT, encodeOffsetCheckpoint(recoveryPoints));
   }
 
@@ -155,9 +170,18 @@ export async function isAsStateLeftIt(
   const known = readPrints(state);
   for (const name of CHECKPOINT_FILES) {
     const { bytes } = await readOffsetCheckpoint(files, joinPath(directory, name));
-    if (known.get(name)?.includes(fingerprint(bytes)) !== true) return false;
+    if (!isAsKnown(known, name, bytes)) return false;
   }
   return true;
+}
+
+function isAsKnown(
+  known: ReadonlyMap<string, readonly string[]>,
+  name: CheckpointFile,
+  bytes: Uint8Array | undefined,
+): boolean {
+  // A version of before the cleaner file left no print of it: what it says is not taken then, and all is dirty.
+  return known.get(name)?.includes(fingerprint(bytes)) ?? name === CLEANER_CHECKPOINT;
 }
 
 /** Puts that replace all offsets in `State` by those in the files. */

@@ -136,6 +136,21 @@ export class LocalLog {
     return this.#recoveryPoint;
   }
 
+  /** As `LogState.cleanerOffset`. */
+  get cleanerOffset(): Offset | undefined {
+    return this.#state.cleanerOffset;
+  }
+
+  /** As `LogState.raiseCleanerOffset`. */
+  raiseCleanerOffset(offset: Offset): Promise<void> {
+    return this.#state.raiseCleanerOffset(offset);
+  }
+
+  /** After an open, before anything is appended: what was lost of the log is not clean when it comes again. @throws FileError */
+  lowerCleanerOffset(): Promise<void> {
+    return this.#state.lowerCleanerOffset(this.#logEndOffset);
+  }
+
   /** See `readLog`. @throws LogError, FileError */
   async read(options: ReadOptions): Promise<ReadResult> {
     // Noted before it is read: its file then stays open from the first time on.
@@ -248,7 +263,7 @@ export class LocalLog {
     const rest = await this.#batchesBefore(kept, positionBytes, offset);
     const recoveryPoint = toOffset(Math.min(this.#recoveryPoint, rest.endOffset));
     const logStartOffset = toOffset(Math.min(this.#logStartOffset, offset));
-    await this.#state.noteTruncation(recoveryPoint, last.baseOffset);
+    await this.#state.noteTruncation(recoveryPoint, last.baseOffset, offset);
     if (logStartOffset < this.#logStartOffset) await this.#state.saveStart(logStartOffset, recoveryPoint);
     this.#recoveryPoint = recoveryPoint;
     this.#logStartOffset = logStartOffset;
@@ -276,7 +291,7 @@ export class LocalLog {
    */
   async truncateFullyAndStartAt(offset: Offset, clearEpochs: () => Promise<void>): Promise<void> {
     // Whatever a crash leaves of the old segments is a whole log again, from its old start.
-    await this.#state.noteTruncation(toOffset(0), -1);
+    await this.#state.noteTruncation(toOffset(0), -1, toOffset(0));
     this.#recoveryPoint = toOffset(0);
     await this.#snapshots.removeUnless(() => false);
     const removed = [...this.#segments].reverse();

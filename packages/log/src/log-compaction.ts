@@ -1,25 +1,27 @@
-import { InvariantError, WorkerError } from "@tidemark/base";
+import { FileError } from "@tidemark/base";
 import type { Offset } from "@tidemark/base";
-import { WireError } from "@tidemark/wire";
-import { compactSegments } from "./compaction.ts";
+import { compactSegments, discardCleaned } from "./compaction.ts";
 import type { CompactionResult } from "./compaction.ts";
-import { compactionRange } from "./compaction-range.ts";
-import type { CompactionRange } from "./compaction-range.ts";
+import { compactionRange, dirtyPart } from "./compaction-range.ts";
+import type { CleanedLog, CompactionRange, DirtyPart } from "./compaction-range.ts";
 import { COMPACTION_MAP_BYTES } from "./config.ts";
 import { LogError } from "./error.ts";
 import type { LogCore } from "./log-core.ts";
 import { storageError } from "./log-directory.ts";
 import type { LogTruncation } from "./log-truncation.ts";
+import { OffsetMap } from "./offset-map.ts";
 import type { LogSegment } from "./segment.ts";
 
 export interface CompactOptions {
-  /** Up to where the log is clean, as `compact` said last. Default, and where it is none of the log's offsets: the log start. */
+  /** Up to where the log is clean. Where it is none of the log's offsets: the log start. Default: as the last pass left it. */
   readonly firstDirtyOffset?: Offset | undefined;
   /** Nothing at or above it is compacted. Default: what a consumer may see while there are no other replicas. */
   readonly highWatermark?: Offset | undefined;
   /** Memory for the map of keys; one that is full ends the pass early. Default 128 MiB. */
   readonly mapBytes?: number | undefined;
 }
+
+const READ_OPERATIONS: readonly FileError["operation"][] = ["open", "read", "size"];
 
 /** Compaction of a partition's log: one pass at a time, beside appends and reads. */
 export class LogCompaction {
@@ -37,14 +39,19 @@ export class LogCompaction {
     return this.#running;
   }
 
+  get dirtyPart(): DirtyPart {
+    return dirtyPart(this.#core.local);
+  }
+
   /** As `PartitionLog.compactionRange`. @throws FileError */
   range(options: CompactOptions = {}): Promise<CompactionRange> {
+    const { segments, logStartOffset, logEndOffset, cleanerOffset }: CleanedLog = this.#core.local;
     return compactionRange({
-      segments: this.#core.local.segments,
-      logStartOffset: this.#core.local.logStartOffset,
-      logEndOffset: this.#core.local.logEndOffset,
+      segments,
+      logStartOffset,
+      logEndOffset,
       lastStableOffset: this.#core.lastStableOffset(options.highWatermark),
-      firstDirtyOffset: options.firstDirtyOffset,
+      cleanerOffset: options.firstDirtyOffset ?? cleanerOffset,
       config: this.#core.config,
       nowMs: this.#core.clock.wallMs(),
     });
@@ -58,7 +65,17 @@ export class LogCompaction {
     return this.#running;
   }
 
+  /** As `PartitionLog.abortCompaction`. */
+  async abort(): Promise<void> {
+    const running = this.#running;
+    if (running === undefined) return;
+    this.#core.cuts += 1;
+    await running.catch(() => undefined);
+  }
+
   async #compact(options: CompactOptions): Promise<CompactionResult> {
+    // What a cut under way takes is no source.
+    while (this.#core.truncation !== undefined) await this.#core.truncation;
     const { refusal } = this.#core;
     if (refusal !== undefined) throw refusal;
     const cuts = this.#core.cuts;
@@ -67,6 +84,7 @@ export class LogCompaction {
       if (this.#core.cuts !== cuts) throw new LogError({ code: "COMPACTION_ABORTED", directory: this.#core.directory });
     };
     const { firstDirtyOffset, firstUncleanableOffset } = await this.range(options);
+    checkAborted();
     const { segments } = this.#core.local;
     const compaction = {
       workers: this.#core.workers,
@@ -76,33 +94,44 @@ export class LogCompaction {
       firstDirtyOffset,
       firstUncleanableOffset,
       deleteRetentionMs: this.#core.config.deleteRetentionMs,
-      mapBytes: options.mapBytes ?? COMPACTION_MAP_BYTES,
+      mapBytes: Math.min(
+        options.mapBytes ?? COMPACTION_MAP_BYTES,
+        OffsetMap.bytesFor(firstUncleanableOffset - firstDirtyOffset),
+      ),
       abortedTransactions: segments.flatMap(({ transactionIndex }) => transactionIndex.entries),
       producers: () => this.#core.producers.entries,
       checkAborted,
-      swap: (sources: readonly LogSegment[], cleaned: LogSegment) =>
-        this.#core.task(async () => {
-          checkAborted();
-          await this.#truncation.exclusively(() => this.#core.local.replaceSegments(sources, cleaned));
-        }),
+      swap: (sources: readonly LogSegment[], cleaned: LogSegment) => this.#swap(sources, cleaned, checkAborted),
     };
     try {
-      return await compactSegments(compaction);
+      const result = await compactSegments(compaction);
+      await this.#core.task(async () => {
+        checkAborted();
+        await this.#core.local.raiseCleanerOffset(result.cleanedEndOffset);
+      });
+      return result;
     } catch (error) {
-      if (error instanceof InvariantError) throw error;
-      if (error instanceof WireError || error instanceof WorkerError)
-        throw new LogError(
-          {
-            code: "CORRUPT_MESSAGE",
-            path: this.#core.directory,
-            positionBytes: 0,
-            fromOffset: undefined,
-            toOffset: undefined,
-            reason: error.message,
-          },
-          { cause: error },
-        );
-      throw storageError(error, this.#core.directory);
+      // The files of a log that was cut or closed go under its reader.
+      checkAborted();
+      // Of a disk that cannot be read only this pass suffers. One that does not write or sync fails as in an append.
+      if (error instanceof FileError && READ_OPERATIONS.includes(error.operation))
+        throw storageError(error, this.#core.directory);
+      throw this.#core.noteFailure(error);
+    }
+  }
+
+  async #swap(sources: readonly LogSegment[], cleaned: LogSegment, checkAborted: () => void): Promise<void> {
+    let hasBegun = false;
+    try {
+      await this.#core.task(async () => {
+        checkAborted();
+        hasBegun = true;
+        await this.#truncation.exclusively(() => this.#core.local.replaceSegments(sources, cleaned));
+      });
+    } catch (error) {
+      // Half way, the next open needs what there is.
+      if (!hasBegun) await discardCleaned(cleaned);
+      throw error;
     }
   }
 }

@@ -19,12 +19,14 @@ import { PartitionLog } from "./partition-log.ts";
 import { encodeTopic, topicKey } from "./topic-config.ts";
 import type { TopicConfig, TopicDescription, TopicStatus } from "./topic-config.ts";
 import { listLogDirectory, loadTopics, removeTree } from "./topic-loading.ts";
-import { hasRetention, RETENTION_CHECK_INTERVAL_MS, RETENTION_INITIAL_DELAY_MS } from "./config.ts";
-import { RetentionTask } from "./retention-task.ts";
-import type { RetentionSchedule } from "./retention-task.ts";
+import { hasRetention, isCompacted, RETENTION_CHECK_INTERVAL_MS, RETENTION_INITIAL_DELAY_MS } from "./config.ts";
+import { DEFAULT_CLEANER_CONFIG, LogCleaner } from "./log-cleaner.ts";
+import type { CleanerConfig, CleanerView } from "./log-cleaner.ts";
+import { PeriodicTask } from "./periodic-task.ts";
+import type { Schedule } from "./periodic-task.ts";
 import { encodeHex, randomUuid } from "./uuid.ts";
 
-const DEFAULT_RETENTION_SCHEDULE: RetentionSchedule = {
+const DEFAULT_RETENTION_SCHEDULE: Schedule = {
   initialDelayMs: RETENTION_INITIAL_DELAY_MS,
   intervalMs: RETENTION_CHECK_INTERVAL_MS,
 };
@@ -54,7 +56,9 @@ export interface LogManagerOptions {
   /** Nothing at or above it is deleted. Default: what a consumer may see. */
   readonly highWatermark?: ((topic: string, partition: number) => Offset | undefined) | undefined;
   /** Default: half a minute after the start, then every five minutes. */
-  readonly retention?: RetentionSchedule | undefined;
+  readonly retention?: Schedule | undefined;
+  /** Kafka's defaults where it says nothing. */
+  readonly cleaner?: Partial<CleanerConfig> | undefined;
 }
 
 /** What an open found in the directory as a whole; each log has a recovery report of its own. */
@@ -104,7 +108,8 @@ export class LogManager {
   readonly #topics: Map<string, TopicDescription>;
   readonly #logs: Map<string, PartitionLog>;
   readonly #highWatermark: (topic: string, partition: number) => Offset | undefined;
-  readonly #retention: RetentionTask;
+  readonly #retention: PeriodicTask;
+  readonly #cleaner: LogCleaner;
   /** Changes of the set of topics run one after another. */
   #changes: Promise<unknown> = Promise.resolve();
   #closing: Promise<LogManagerCloseResult> | undefined;
@@ -124,11 +129,17 @@ export class LogManager {
     this.#topics = parts.topics;
     this.#logs = parts.logs;
     this.#highWatermark = options.highWatermark ?? (() => undefined);
-    this.#retention = new RetentionTask(parts.environment.clock, options.retention ?? DEFAULT_RETENTION_SCHEDULE, {
-      isNeeded: () => [...this.#logs.values()].some(({ config }) => hasRetention(config)),
+    const { clock } = parts.environment;
+    this.#retention = new PeriodicTask(clock, options.retention ?? DEFAULT_RETENTION_SCHEDULE, {
+      isNeeded: () => this.#retained().length > 0,
       look: () => this.#deleteOldSegments(),
     });
-    this.#retention.update();
+    const cleanerConfig = { ...DEFAULT_CLEANER_CONFIG, ...options.cleaner };
+    this.#cleaner = new LogCleaner(clock, cleanerConfig, {
+      logs: () => this.#logs.values(),
+      highWatermarkOf: (log) => this.#highWatermark(log.topic, log.partition),
+    });
+    this.#updateTasks();
   }
 
   /**
@@ -194,7 +205,7 @@ export class LogManager {
           await openPartition(this.#environment, this.state, this.directory, reopened, isClean),
         );
       }
-      this.#retention.update();
+      this.#updateTasks();
       return topic;
     });
   }
@@ -239,9 +250,24 @@ export class LogManager {
     });
   }
 
+  /** What the cleaner does with a log of this directory, and what keeps it from it. */
+  cleanerView(log: PartitionLog): CleanerView {
+    return this.#cleaner.view(log);
+  }
+
+  #updateTasks(): void {
+    this.#retention.update();
+    this.#cleaner.update();
+  }
+
+  /** Logs from which something may go for its age or size. From those that are compacted too the cleaner takes it. */
+  #retained(): readonly PartitionLog[] {
+    return [...this.#logs.values()].filter(({ config }) => hasRetention(config) && !isCompacted(config));
+  }
+
   /** What retention takes of every log. One that cannot, or whose invariant broke, refuses from then on: it needs no messenger. */
   async #deleteOldSegments(): Promise<void> {
-    for (const log of this.#logs.values())
+    for (const log of this.#retained())
       await log.deleteOldSegments(this.#highWatermark(log.topic, log.partition)).catch(() => undefined);
   }
 
@@ -256,7 +282,7 @@ export class LogManager {
 
   async #close(last: LastWords): Promise<LogManagerCloseResult> {
     await this.#changes;
-    await this.#retention.stop();
+    await Promise.all([this.#retention.stop(), this.#cleaner.stop()]);
     const logs = [...this.#logs.values()];
     const areComplete = await Promise.all(logs.map((log) => log.close()));
     const incomplete = logs.find((_log, index) => areComplete[index] !== true);
@@ -299,7 +325,10 @@ export class LogManager {
       // The only replica: everything it has is committed.
       offset: last.highWatermark?.(topic, partition) ?? log.logEndOffset,
     }));
-    await this.#checkpoints.writeAll(recoveryPoints, logStartsOf(logs), highWatermarks);
+    const cleanerOffsets = entries.flatMap(({ log: { cleanerOffset: offset }, topic, partition }) =>
+      offset === undefined ? [] : [{ topic, partition, offset }],
+    );
+    await this.#checkpoints.writeAll({ recoveryPoints, logStarts: logStartsOf(logs), highWatermarks, cleanerOffsets });
   }
 
   async #createTopic(
@@ -327,7 +356,7 @@ export class LogManager {
     }
     for (const log of opened) this.#logs.set(partitionDirectoryName(log), log);
     this.#topics.set(name, topic);
-    this.#retention.update();
+    this.#updateTasks();
     return topic;
   }
 

@@ -14,11 +14,12 @@ export interface AnnouncedSwap {
 }
 
 /**
- * What a partition keeps in the node's `State`: two offsets, and the borders where a follower's log leaves offsets out.
+ * What a partition keeps in the node's `State`: three offsets, and the borders where a follower's log leaves offsets out.
  *
  * ```text
  * recovery-point/orders-3           -> int64   everything below is on the disk
  * log-start/orders-3                -> int64
+ * cleaner-offset/orders-3           -> int64   below it no key has an older value than its last one below it
  * segment-gap/orders-3/00..0042     -> int64   the segments before segment 42 end here, not at 42, and that is right
  * segment-swap/orders-3/00..0042    -> 2 int64 a compaction puts one segment 42 in the place of all from 42 up to this offset; it ends there
  * ```
@@ -43,6 +44,25 @@ export class LogState {
     return readStateOffset(this.#state, "log-start", this.#topic, this.#partition);
   }
 
+  /** Up to where the last compaction came; `undefined`: the log was never compacted, or nothing is known. */
+  get cleanerOffset(): Offset | undefined {
+    return readStateOffset(this.#state, "cleaner-offset", this.#topic, this.#partition);
+  }
+
+  /** Without `sync`: after the loss of a raise the same is compacted again. */
+  async raiseCleanerOffset(offset: Offset): Promise<void> {
+    await this.#state.commit([this.#cleanerOffset(offset)], { sync: false });
+  }
+
+  /**
+   * Durably, before anything is appended at or above `offset`: what comes there is dirty. A value that is too high would let a tombstone go
+   * before what it deletes.
+   */
+  async lowerCleanerOffset(offset: Offset): Promise<void> {
+    const puts = this.#cleanerOffsetAbove(offset);
+    if (puts.length > 0) await this.#state.commit(puts, { sync: true });
+  }
+
   /**
    * Where the log before this segment ends, if it rightly leaves offsets out there. It has to end just there: a crash that took its
    * unsynced end leaves the note and the segment behind it.
@@ -56,9 +76,12 @@ export class LogState {
     await this.#state.commit([this.#recoveryPoint(offset)], { sync: false });
   }
 
-  /** Before a truncation touches a byte: durably lowers the recovery point and forgets the borders behind the last segment that stays. */
-  async noteTruncation(recoveryPoint: Offset, lastBaseOffset: number): Promise<void> {
-    const puts = this.#staleGaps(lastBaseOffset);
+  /**
+   * Before a truncation to `offset` touches a byte: durably lowers recovery point and cleaner offset, and forgets the borders behind the
+   * last segment that stays.
+   */
+  async noteTruncation(recoveryPoint: Offset, lastBaseOffset: number, offset: Offset): Promise<void> {
+    const puts = [...this.#staleGaps(lastBaseOffset), ...this.#cleanerOffsetAbove(offset)];
     if (this.recoveryPoint !== recoveryPoint) puts.push(this.#recoveryPoint(recoveryPoint));
     if (puts.length > 0) await this.#state.commit(puts, { sync: true });
   }
@@ -119,6 +142,15 @@ export class LogState {
       .keys(prefix)
       .filter((key) => Number(key.slice(prefix.length)) > lastBaseOffset)
       .map((key) => ({ key, value: undefined }));
+  }
+
+  #cleanerOffset(offset: Offset): StatePut {
+    return putStateOffset("cleaner-offset", this.#topic, this.#partition, offset);
+  }
+
+  /** The put that lowers it to `offset`, if it is above. */
+  #cleanerOffsetAbove(offset: Offset): StatePut[] {
+    return (this.cleanerOffset ?? 0) > offset ? [this.#cleanerOffset(offset)] : [];
   }
 
   #recoveryPoint(offset: Offset): StatePut {

@@ -5,7 +5,7 @@ import { CheckpointError, decodeCheckpointLines, encodeCheckpointLines } from "@
 export const RECOVERY_POINT_CHECKPOINT = "recovery-point-offset-checkpoint";
 export const LOG_START_CHECKPOINT = "log-start-offset-checkpoint";
 export const REPLICATION_CHECKPOINT = "replication-offset-checkpoint";
-/** Kafka's, which names the partitions that its cleaner has compacted. We write none. */
+/** Up to where each log is clean: its first dirty offset. */
 export const CLEANER_CHECKPOINT = "cleaner-offset-checkpoint";
 
 /** One line of a directory-wide checkpoint file. */
@@ -19,7 +19,7 @@ const FIELDS_PER_ENTRY = 3;
 const PARTITION_MAX = 2 ** 31 - 1;
 
 /**
- * Bytes of `recovery-point-`, `log-start-` and `replication-offset-checkpoint`:
+ * Bytes of `recovery-point-`, `log-start-`, `replication-` and `cleaner-offset-checkpoint`:
  *
  * ```text
  * 0\n                            version

@@ -21,6 +21,11 @@ export class OffsetMap {
   readonly #digest = new Int32Array(HASH_WORDS);
   #size = 0;
 
+  /** Memory for a map that so many keys do not fill. */
+  static bytesFor(keyCount: number): number {
+    return Math.ceil((Math.max(keyCount, 0) + 1) / LOAD_FACTOR) * SLOT_BYTES;
+  }
+
   /** @param memoryBytes 24 for each key, a tenth of them unused */
   constructor(memoryBytes: number) {
     if (!(Number.isSafeInteger(memoryBytes) && memoryBytes >= 0)) fail("0 <= memory of an offset map", { memoryBytes });

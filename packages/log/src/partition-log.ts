@@ -4,7 +4,7 @@ import { encodeEndTransactionMarker } from "@tidemark/wire";
 import type { EndTransactionMarker } from "@tidemark/wire";
 import type { BatchOrigin } from "./append-checks.ts";
 import type { CompactionResult } from "./compaction.ts";
-import type { CompactionRange } from "./compaction-range.ts";
+import type { CompactionRange, DirtyPart } from "./compaction-range.ts";
 import { checkLogConfig, PRODUCER_ID_EXPIRATION_MS_DEFAULT } from "./config.ts";
 import type { LogConfig } from "./config.ts";
 import type { EndOffsetWait } from "./end-offset-waiters.ts";
@@ -93,6 +93,7 @@ export class PartitionLog {
       const producerIdExpirationMs = options.producerIdExpirationMs ?? PRODUCER_ID_EXPIRATION_MS_DEFAULT;
       const loaded = await loadLog({ ...options, producerIdExpirationMs });
       const log = new PartitionLog(options, loaded);
+      await log.#core.local.lowerCleanerOffset();
       await log.#core.local.active.openForAppend();
       return log;
     } catch (error) {
@@ -301,6 +302,16 @@ export class PartitionLog {
     return this.#retention.deleteOldSegments(highWatermark);
   }
 
+  /** What of the log was compacted before. Sealed segments only. */
+  get dirtyPart(): DirtyPart {
+    return this.#compaction.dirtyPart;
+  }
+
+  /** Where the last pass of compaction ended, kept over restarts; `undefined` when there was none, or all it says is lost. */
+  get cleanerOffset(): Offset | undefined {
+    return this.#core.local.cleanerOffset;
+  }
+
   /** What a compaction could do now. @throws FileError */
   compactionRange(options: CompactOptions = {}): Promise<CompactionRange> {
     return this.#compaction.range(options);
@@ -314,6 +325,11 @@ export class PartitionLog {
    */
   compact(options: CompactOptions = {}): Promise<CompactionResult> {
     return this.#compaction.compact(options);
+  }
+
+  /** Ends a pass that runs, which answers COMPACTION_ABORTED; resolves when it is over. */
+  abortCompaction(): Promise<void> {
+    return this.#compaction.abort();
   }
 
   /** Begins a new segment at the log end, unless the active one is empty. @returns base offset of the active segment */

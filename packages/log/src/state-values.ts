@@ -2,7 +2,7 @@ import { toOffset } from "@tidemark/base";
 import type { Offset, State, StatePut } from "@tidemark/base";
 
 /** The offsets that a node's `State` keeps of a partition; the first part of their keys. */
-export type StateOffsetName = "recovery-point" | "log-start" | "high-watermark";
+export type StateOffsetName = "recovery-point" | "log-start" | "high-watermark" | "cleaner-offset";
 
 /** `recovery-point/`, before `orders-3`. */
 export function stateOffsetPrefix(name: StateOffsetName): string {

@@ -60,7 +60,7 @@ interface VerifyContext {
   readonly mayBeTorn: boolean;
   /** By the name of the partition's directory. */
   readonly logStarts: ReadonlyMap<string, number>;
-  /** Kafka's cleaner worked on them, by the names of their directories. */
+  /** A cleaner worked on them, by the names of their directories. */
   readonly compacted: ReadonlySet<string>;
   /** `undefined` when there is none, or another program wrote here since: it speaks of other files then. */
   readonly state: Pick<State, "get"> | undefined;

@@ -1,18 +1,15 @@
 import type { Clock, Timer } from "@tidemark/base";
 
 /** When to look, in ms. */
-export interface RetentionSchedule {
+export interface Schedule {
   readonly initialDelayMs: number;
   readonly intervalMs: number;
 }
 
-/**
- * Looks every so often at what may be deleted, one look at a time. Nothing is scheduled while there is nothing to look at.
- * Source: apache/kafka core/src/main/scala/kafka/log/LogManager.scala, cleanupLogs
- */
-export class RetentionTask {
+/** Looks at logs every so often, one look at a time. Nothing is scheduled while there is nothing to look at. */
+export class PeriodicTask {
   readonly #clock: Clock;
-  readonly #schedule: RetentionSchedule;
+  readonly #schedule: Schedule;
   readonly #isNeeded: () => boolean;
   readonly #look: () => Promise<void>;
   #timer: Timer | undefined;
@@ -20,10 +17,10 @@ export class RetentionTask {
   #isStopped = false;
 
   /**
-   * @param isNeeded whether there is a log with a limit
+   * @param isNeeded whether there is a log to look at
    * @param look at all logs; never rejects: what the disk says is the logs' own affair
    */
-  constructor(clock: Clock, schedule: RetentionSchedule, work: { isNeeded: () => boolean; look: () => Promise<void> }) {
+  constructor(clock: Clock, schedule: Schedule, work: { isNeeded: () => boolean; look: () => Promise<void> }) {
     this.#clock = clock;
     this.#schedule = schedule;
     this.#isNeeded = work.isNeeded;
