@@ -75,7 +75,7 @@ function jobTests(makeFixture: MakeFixture): void {
         expect(input.payload.length).toBeGreaterThan(0); // At once the payload stays the caller's.
         expectSameBytes(await workers.run("decompress", { ...input, payload: output.slice() }), section);
         const check = { payload: compressed, outputBytesMax: section.length };
-        expect(workers.runNow("validate", check)).toEqual({ maxTimestamp: 199, minTimestamp: 0 });
+        expect(workers.runNow("validate", check)).toEqual({ maxTimestamp: 199, minTimestamp: 0, keylessCount: 200 });
         await expectWorkerError(
           () => workers.run("validate", { payload: compressed.slice(), outputBytesMax: section.length - 1 }),
           "MESSAGE_TOO_LARGE",
@@ -85,7 +85,7 @@ function jobTests(makeFixture: MakeFixture): void {
           () => workers.run("validate", { payload: withCompressedPayload(batch, codec, odd), outputBytesMax: 100_000 }),
           "INVALID_RECORD",
         );
-        expect(await workers.run("validate", check)).toEqual({ maxTimestamp: 199, minTimestamp: 0 });
+        expect(await workers.run("validate", check)).toEqual({ maxTimestamp: 199, minTimestamp: 0, keylessCount: 200 });
       },
     );
   }
