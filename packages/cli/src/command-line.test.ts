@@ -168,6 +168,10 @@ describe("commands on a directory", () => {
     expect(described.stdout).toMatch(/│ +1 │ +n\/a │ +0 │ +\S+ │ +1 │ +0@0 │ +in use │/u);
     const [replica] = JSON.parse((await run("describe", "--json", directory)).stdout) as unknown[];
     expect(replica).toMatchObject({ topic: "orders", logEndOffset: 1, status: "in use" });
+    await log.topic("prices", { cleanupPolicy: "compact" });
+    expect((await run("describe", directory)).stdout).toMatch(
+      /cleaner offset │ +dirty bytes[\s\S]*│ +0 │ +0 │ +0@0 │/u,
+    );
   });
 
   test("offsets: one line a partition, by name or by time", async () => {

@@ -48,20 +48,27 @@ function byPartition(replicas: readonly ReplicaFiles[]): ReadonlyMap<string, rea
 }
 
 function tableOf(replicas: readonly ReplicaFiles[]): string {
-  const head = ["broker", "role", "log start", "HW", "LEO", "epoch cache", "files"];
+  const isCompacted = replicas.some(({ cleaner }) => cleaner !== undefined);
+  const cleanerHead = isCompacted ? ["cleaner offset", "dirty bytes"] : [];
+  const head = ["broker", "role", "log start", "HW", "LEO", ...cleanerHead, "epoch cache", "files"];
   const table = new Table({
     head: head.map((title) => styled("bold", title)),
     colAligns: head.map(() => "right"),
     style: { head: [], border: [], compact: true },
   });
   for (const replica of replicas) {
-    const { controller, brokerId } = replica;
+    const { controller, brokerId, cleaner } = replica;
+    const cleanerCells =
+      cleaner === undefined
+        ? cleanerHead.map(() => "n/a")
+        : [cleaner.firstDirtyOffset, cleaner.dirtyBytes].map(formatCount);
     table.push([
       brokerId === undefined ? "?" : `${brokerId}`,
       controller === undefined ? "n/a" : controller.leader === brokerId ? "leader" : "follower",
       formatCount(replica.logStartOffset),
       replica.highWatermark === undefined ? "n/a" : formatCount(replica.highWatermark),
       formatCount(replica.logEndOffset),
+      ...(isCompacted ? cleanerCells : []),
       replica.epochs.map(({ epoch, startOffset }) => `${epoch}@${startOffset}`).join(" ") || "none",
       replica.status,
     ]);

@@ -7,6 +7,7 @@ export {
   SEGMENT_BYTES_MAX,
   UNFLUSHED_BYTES_MAX,
 } from "./config.ts";
+export type { DirtyPart } from "./compaction-range.ts";
 export type { CleanupPolicy, FlushMode, LogConfig, TimestampType } from "./config.ts";
 export type { EndOffsetWait } from "./end-offset-waiters.ts";
 export { LogError } from "./error.ts";
@@ -37,11 +38,13 @@ export { CLEAN_SHUTDOWN_FILE, readCleanShutdownMarker } from "./clean-shutdown.t
 export type { CleanShutdownMarker } from "./clean-shutdown.ts";
 export { PRODUCER_ID_KEY } from "./directory-checkpoints.ts";
 export type { CheckpointReport } from "./directory-checkpoints.ts";
+export type { Uncleanable } from "./log-cleaner.ts";
 export { LogManager } from "./log-manager.ts";
 export type { LogManagerCloseResult, LogManagerOptions, LogManagerReport } from "./log-manager.ts";
 export { decodeMetaProperties, META_PROPERTIES_FILE } from "./meta-properties.ts";
 export type { MetaProperties } from "./meta-properties.ts";
 export {
+  CLEANER_CHECKPOINT,
   decodeOffsetCheckpoint,
   LOG_START_CHECKPOINT,
   RECOVERY_POINT_CHECKPOINT,
@@ -64,6 +67,7 @@ export {
 } from "./state-values.ts";
 export type { StateOffsetName } from "./state-values.ts";
 export { TIME_INDEX_ENTRY_BYTES, TimeIndex } from "./time-index.ts";
+export { decodeTopic, topicKey } from "./topic-config.ts";
 export type { TopicConfig, TopicDescription } from "./topic-config.ts";
 export { VERIFY_FINDINGS_MAX } from "./verify-report.ts";
 export type {

@@ -1,6 +1,7 @@
 import { cp, mkdir, mkdtemp, readdir, readFile, rm, stat, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { setTimeout } from "node:timers/promises";
 import { afterEach, beforeEach, expect, test } from "vitest";
 import { describeDirectories } from "./describe.ts";
 import { Tidemark } from "./tidemark.ts";
@@ -77,6 +78,35 @@ test("of several brokers and their controller: sorted, with leader and ISR; a to
   ]);
   await writeFile(stateFile, "{}");
   await expect(describeDirectories([directory])).rejects.toMatchObject({ code: "UNKNOWN_DIRECTORY" });
+});
+
+test("a compacted topic: cleaner offset and dirty bytes, in use, killed, and stopped cleanly", async () => {
+  const live = join(directory, "live");
+  const killed = join(directory, "killed");
+  const log = await Tidemark.open({ directory: live, cleanerBackoffMs: 1 });
+  const topic = await log.topic("t", { cleanupPolicy: "compact", segmentBytes: 1000, minCleanableDirtyRatio: 0 });
+  await log.topic("u");
+  for (let index = 0; index < 30; index += 1) await topic.append({ key: `${index % 3}`, value: "x".repeat(100) });
+  const cleaner = () => log.describe().topics[0]?.partitions[0]?.cleaner;
+  while (cleaner()?.dirtyBytes !== 0 || cleaner()?.isCleaning === true) await setTimeout(1);
+  const active = topic.partition(0).segments.at(-1)?.baseOffset;
+  const expected = { topic: "t", cleaner: { firstDirtyOffset: active, dirtyBytes: 0 } };
+  expect(cleaner()).toMatchObject({ ...expected.cleaner, uncleanable: undefined });
+  expect(log.describe().topics[1]?.partitions[0]?.cleaner).toBeUndefined();
+  expect(await describeDirectories([live])).toMatchObject([expected, { topic: "u", cleaner: undefined }]);
+  await cp(live, killed, { recursive: true });
+  await log.close();
+  for (const path of [killed, live, join(live, "log")])
+    expect(await describeDirectories([path]), path).toMatchObject([expected, { cleaner: undefined }]);
+  // What was never compacted is dirty from its start on.
+  const other = await Tidemark.open({ directory: join(directory, "other") });
+  const fresh = await other.topic("t", { cleanupPolicy: "compact", segmentBytes: 200 });
+  for (let index = 0; index < 3; index += 1) await fresh.append({ key: "k", value: "x".repeat(90) });
+  const dirtyBytes = fresh.partition(0).segments[0]?.sizeBytes ?? 0;
+  expect(await describeDirectories([join(directory, "other")])).toMatchObject([
+    { cleaner: { firstDirtyOffset: 0, dirtyBytes: 2 * dirtyBytes } },
+  ]);
+  await other.close();
 });
 
 test("a path that is missing, a file, or no log of anybody", async () => {

@@ -5,24 +5,37 @@ import type { FileSystem, State } from "@tidemark/base";
 import { CheckpointError, decodeLeaderEpochCheckpoint, LEADER_EPOCH_CHECKPOINT } from "@tidemark/epoch-cache";
 import type { EpochEntry } from "@tidemark/epoch-cache";
 import {
+  CLEANER_CHECKPOINT,
   decodeMetaProperties,
   decodeOffsetCheckpoint,
   decodeStateInt64,
+  decodeTopic,
+  isCompacted,
   LOG_START_CHECKPOINT,
   META_PROPERTIES_FILE,
   parseDirectoryName,
   readCleanShutdownMarker,
   REPLICATION_CHECKPOINT,
   stateOffsetPrefix,
+  topicKey,
 } from "@tidemark/log";
-import type { StateOffsetName } from "@tidemark/log";
+import type { StateOffsetName, TopicConfig } from "@tidemark/log";
 import { CONTROLLER_STATE_FILE } from "@tidemark/replica";
 import { NodeFileSystem } from "@tidemark/runtime-node";
 import type { PartitionState } from "@tidemark/wire";
 import { segmentsOf, walkedEndOffset } from "./describe-segments.ts";
+import type { SegmentFile } from "./describe-segments.ts";
 import { TidemarkError, translated } from "./error.ts";
 import { readStateCopy } from "./state-copy.ts";
 import { isLocked } from "./verify.ts";
+
+/** How far the files of a replica are compacted. */
+export interface CleanedFiles {
+  /** Where the last pass ended; the log start when none did. */
+  readonly firstDirtyOffset: number;
+  /** Of the sealed segments that reach it. */
+  readonly dirtyBytes: number;
+}
 
 /** One replica, as the files of its broker show it. */
 export interface ReplicaFiles {
@@ -40,6 +53,8 @@ export interface ReplicaFiles {
   readonly highWatermark: number | undefined;
   /** Offset of the next record, by the batches in the last segment. */
   readonly logEndOffset: number;
+  /** Of a topic that is compacted, as far as the node's state or a checkpoint file says so. */
+  readonly cleaner: CleanedFiles | undefined;
   readonly epochs: readonly EpochEntry[];
   /** What the controller decided last; `undefined` when no directory of a controller was given. */
   readonly controller: PartitionState | undefined;
@@ -154,6 +169,7 @@ async function describeNode(
       logStartOffset: Math.max(segments[0]?.baseOffset ?? 0, offsets?.logStart.get(key) ?? 0),
       highWatermark: offsets?.highWatermark.get(key),
       logEndOffset,
+      cleaner: offsets && (await cleanedOf(segments, { topic, key, noted: offsets })),
       epochs,
       controller: decided.get(key),
       problems: [...problems, ...ownProblems],
@@ -165,6 +181,30 @@ async function describeNode(
 interface Noted {
   readonly logStart: ReadonlyMap<string, number>;
   readonly highWatermark: ReadonlyMap<string, number>;
+  readonly cleanerOffset: ReadonlyMap<string, number>;
+  /** Topics that are set to be compacted. */
+  readonly compacted: ReadonlySet<string>;
+}
+
+/** `undefined` for a log that is not compacted. */
+async function cleanedOf(
+  segments: readonly SegmentFile[],
+  { topic, key, noted }: { readonly topic: string; readonly key: string; readonly noted: Noted },
+): Promise<CleanedFiles | undefined> {
+  const cleanerOffset = noted.cleanerOffset.get(key);
+  if (cleanerOffset === undefined && !noted.compacted.has(topic)) return undefined;
+  const logStartOffset = Math.max(segments[0]?.baseOffset ?? 0, noted.logStart.get(key) ?? 0);
+  const firstDirtyOffset = Math.max(cleanerOffset ?? 0, logStartOffset);
+  // The last one is active: it is never compacted.
+  const dirty = segments.slice(0, -1).filter((_, at) => (segments[at + 1]?.baseOffset ?? 0) > firstDirtyOffset);
+  let dirtyBytes = 0;
+  // One that a pass has just replaced counts for nothing.
+  for (const { path } of dirty)
+    dirtyBytes += await stat(path).then(
+      ({ size }) => size,
+      () => 0,
+    );
+  return { firstDirtyOffset, dirtyBytes };
 }
 
 /** After a clean stop the text files say it, which Kafka may have written too; else a broker of ours keeps it in its state. */
@@ -173,13 +213,30 @@ async function readNoted(files: FileSystem, node: Found["nodes"][number], isClea
   const fromFiles = {
     logStart: await readCheckpoint(files, join(logDirectory, LOG_START_CHECKPOINT)),
     highWatermark: await readCheckpoint(files, join(logDirectory, REPLICATION_CHECKPOINT)),
+    cleanerOffset: await readCheckpoint(files, join(logDirectory, CLEANER_CHECKPOINT)),
   };
-  if (isClean || stateDirectory === undefined) return fromFiles;
+  if (stateDirectory === undefined) return { ...fromFiles, compacted: new Set() };
   const fromState = await readStateCopy(stateDirectory, (state) => ({
     logStart: offsetsIn(state, "log-start"),
     highWatermark: offsetsIn(state, "high-watermark"),
+    cleanerOffset: offsetsIn(state, "cleaner-offset"),
+    compacted: compactedTopicsIn(state),
   }));
-  return fromState ?? fromFiles;
+  if (fromState === undefined) return { ...fromFiles, compacted: new Set() };
+  return isClean ? { ...fromState, ...fromFiles } : fromState;
+}
+
+function compactedTopicsIn(state: State): ReadonlySet<string> {
+  const prefix = topicKey("");
+  const names = state.keys(prefix).map((key) => key.slice(prefix.length));
+  const configOf = (name: string): TopicConfig | undefined =>
+    decodeTopic(name, state.get(topicKey(name)) ?? new Uint8Array(0))?.topic.config;
+  return new Set(
+    names.filter((name) => {
+      const config = configOf(name);
+      return config !== undefined && isCompacted(config);
+    }),
+  );
 }
 
 async function readCheckpoint(files: FileSystem, path: string): Promise<ReadonlyMap<string, number>> {

@@ -6,7 +6,7 @@ export type { Bytes, RecordToAppend } from "./record-input.ts";
 export { BATCH_BYTES_DEFAULT, BUFFER_MEMORY_BYTES_DEFAULT } from "./options.ts";
 export type { TidemarkOptions, TidemarkParts, TopicOptions } from "./options.ts";
 export { Tidemark } from "./tidemark.ts";
-export type { NodeDescription, PartitionDescription } from "./tidemark.ts";
+export type { CleanerDescription, NodeDescription, PartitionDescription } from "./tidemark.ts";
 export { describeDirectories } from "./describe.ts";
 export type { ReplicaFiles } from "./describe.ts";
 export { verifyDirectory } from "./verify.ts";

@@ -33,6 +33,8 @@ export interface TidemarkOptions {
   readonly batchBytes?: number;
   /** Unacknowledged records held in memory; past it appends wait. Default 32 MiB, at most 64 MiB. */
   readonly bufferMemoryBytes?: number;
+  /** Between two looks at what is to be compacted, in ms, at least 1. Default 15 s. Kafka: log.cleaner.backoff.ms. */
+  readonly cleanerBackoffMs?: number;
   /** Default: the operating system. */
   readonly parts?: TidemarkParts;
 }
@@ -86,10 +88,11 @@ export function checkOptions(options: TidemarkOptions): void {
   if (typeof options?.directory !== "string" || options.directory === "") {
     throw new TidemarkError("INVALID_REQUEST", "directory is missing");
   }
-  const { flush, lock, nodeId, batchBytes, bufferMemoryBytes, clusterId } = options;
+  const { flush, lock, nodeId, batchBytes, bufferMemoryBytes, clusterId, cleanerBackoffMs } = options;
   checkChoice("flush", flush, ["none", "always"]);
   checkChoice("lock", lock, ["none"]);
   checkInteger("nodeId", nodeId, 0, INT32_MAX);
+  checkInteger("cleanerBackoffMs", cleanerBackoffMs, 1, INT32_MAX);
   checkInteger("batchBytes", batchBytes, RECORD_BATCH_OVERHEAD, INT32_MAX);
   // No more than one partition takes, or an append would be refused where it should wait.
   checkInteger("bufferMemoryBytes", bufferMemoryBytes, 1, QUEUED_BYTES_MAX);

@@ -1,8 +1,8 @@
 import { resolve } from "node:path";
 import { BufferPool, joinPath, LEADER_EPOCH_MAX, toLeaderEpoch } from "@tidemark/base";
 import type { Environment, LeaderEpoch, State, StatePut } from "@tidemark/base";
-import { LogError, LogManager } from "@tidemark/log";
-import type { LogManagerReport, PartitionLog, TopicConfig } from "@tidemark/log";
+import { isCompacted, LogError, LogManager } from "@tidemark/log";
+import type { DirtyPart, LogManagerReport, PartitionLog, TopicConfig, Uncleanable } from "@tidemark/log";
 import { openEnvironment } from "@tidemark/runtime-node";
 import { BufferMemory } from "./buffer-memory.ts";
 import { ByteArena } from "./byte-arena.ts";
@@ -28,6 +28,16 @@ const EPOCHS_WRITING_MAX = 8;
 
 export interface PartitionDescription extends Omit<PartitionView, "flush"> {
   readonly directory: string;
+  /** Of a topic that is compacted. */
+  readonly cleaner: CleanerDescription | undefined;
+}
+
+/** How far a partition is compacted, and what keeps the cleaner from it. */
+export interface CleanerDescription extends DirtyPart {
+  /** Whether a pass runs. */
+  readonly isCleaning: boolean;
+  /** Why it is left alone until the log is opened again; `undefined`: it is not. */
+  readonly uncleanable: Uncleanable | undefined;
 }
 
 export interface NodeDescription {
@@ -157,7 +167,7 @@ export class Tidemark implements AsyncDisposable {
       config,
       partitions: Array.from({ length: partitions }, (_, partition) => this.#manager.partition(name, partition))
         .filter((log) => log !== undefined)
-        .map(describePartition),
+        .map((log) => ({ ...describePartition(log), cleaner: this.#describeCleaner(log) })),
     }));
     return {
       directory: this.directory,
@@ -170,6 +180,12 @@ export class Tidemark implements AsyncDisposable {
       opened: { ...report, stateMovedTo: this.#parts.stateMovedTo },
       topics: described.sort((a, b) => (a.name < b.name ? -1 : 1)),
     };
+  }
+
+  #describeCleaner(log: PartitionLog): CleanerDescription | undefined {
+    if (!isCompacted(log.config)) return undefined;
+    const { isCleaning, uncleanable } = this.#manager.cleanerView(log);
+    return { ...log.dirtyPart, isCleaning, uncleanable };
   }
 
   /**
@@ -282,6 +298,7 @@ async function openParts(options: TidemarkOptions): Promise<OpenedParts> {
       clusterId: options.clusterId,
       defaults: defaultsOf(options),
       lock: options.lock,
+      cleaner: options.cleanerBackoffMs === undefined ? {} : { backoffMs: options.cleanerBackoffMs },
     });
     const producerId = await nextProducerId(manager.state, random);
     await leadInNewEpoch(manager.state, logsOf(manager));
@@ -344,7 +361,7 @@ function nextLeaderEpoch(log: PartitionLog, stored: Uint8Array | undefined): Lea
   throw new TidemarkError("FENCED_LEADER_EPOCH", message, { topic: log.topic, partition: log.partition });
 }
 
-function describePartition(log: PartitionLog): PartitionDescription {
+function describePartition(log: PartitionLog): Omit<PartitionDescription, "cleaner"> {
   const { partition, directory, logStartOffset, logEndOffset, flushedEndOffset, recoveryPoint } = log;
   const { leaderEpoch, epochEntries, segments, recovery, damaged } = log;
   return {
