@@ -18,6 +18,7 @@ import java.util.OptionalInt;
 import java.util.StringJoiner;
 import java.util.concurrent.CountDownLatch;
 import java.util.function.Supplier;
+import java.util.regex.Pattern;
 
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.record.internal.FileRecords;
@@ -28,13 +29,18 @@ import org.apache.kafka.server.util.KafkaScheduler;
 import org.apache.kafka.storage.internals.checkpoint.LeaderEpochCheckpointFile;
 import org.apache.kafka.storage.internals.epoch.LeaderEpochFileCache;
 import org.apache.kafka.storage.internals.log.EpochEntry;
+import org.apache.kafka.storage.internals.log.Cleaner;
 import org.apache.kafka.storage.internals.log.FetchDataInfo;
+import org.apache.kafka.storage.internals.log.LogCleanerManager;
 import org.apache.kafka.storage.internals.log.LogConfig;
 import org.apache.kafka.storage.internals.log.LogDirFailureChannel;
 import org.apache.kafka.storage.internals.log.LogSegment;
 import org.apache.kafka.storage.internals.log.LogStartOffsetIncrementReason;
+import org.apache.kafka.storage.internals.log.LogToClean;
 import org.apache.kafka.storage.internals.log.ProducerStateManagerConfig;
+import org.apache.kafka.storage.internals.log.SkimpyOffsetMap;
 import org.apache.kafka.storage.internals.log.UnifiedLog;
+import org.apache.kafka.storage.internals.utils.Throttler;
 import org.apache.kafka.storage.log.metrics.BrokerTopicStats;
 
 /**
@@ -46,7 +52,7 @@ import org.apache.kafka.storage.log.metrics.BrokerTopicStats;
  *       of OFFSET | previous EPOCH | next EPOCH | range FROM TO | clear
  *   checkpoint read PATH | load PATH (into a cache) | write PATH ENTRY...
  *   log open DIR LOG_START RECOVERY_POINT clean|unclean [key=value ...] | lead EPOCH | append EPOCH BASE64 | follow EPOCH BASE64
- *       list-offset TIMESTAMP (or -1 latest, -2 earliest, -3 of the largest timestamp, -4 earliest local) | read OFFSET MAX_BYTES | truncate OFFSET | truncate-fully OFFSET | retain | delete-records OFFSET (and retain) | roll | close | end-of-epoch EPOCH | state
+ *       list-offset TIMESTAMP (or -1 latest, -2 earliest, -3 of the largest timestamp, -4 earliest local) | read OFFSET MAX_BYTES | truncate OFFSET | truncate-fully OFFSET | retain | delete-records OFFSET (and retain) | cleanable CLEAN_END|none NOW | clean FIRST_DIRTY FIRST_UNCLEANABLE NOW | roll | close | end-of-epoch EPOCH | state
  */
 public class Oracle {
     private static final TopicPartition PARTITION = new TopicPartition("oracle", 0);
@@ -165,6 +171,25 @@ public class Oracle {
             case "list-offset" -> {
                 var found = log.fetchOffsetByTimestamp(Long.parseLong(words[1]), Optional.empty()).timestampAndOffsetOpt();
                 return "ok " + found.map(at -> at.offset + " " + at.timestamp + " " + at.leaderEpoch.orElse(-1)).orElse("none");
+            }
+            // What the cleaner finds to do, and one pass of it; all is committed here.
+            case "cleanable" -> {
+                log.updateHighWatermark(log.logEndOffset());
+                var method = LogCleanerManager.class.getDeclaredMethod("cleanableOffsets", UnifiedLog.class, Optional.class, long.class);
+                method.setAccessible(true);
+                Optional<Long> clean = words[1].equals("none") ? Optional.empty() : Optional.of(Long.parseLong(words[1]));
+                var found = Pattern.compile("=(\\d+)").matcher(method.invoke(null, log, clean, Long.parseLong(words[2])).toString());
+                found.find();
+                String firstDirty = found.group(1);
+                found.find();
+                return "ok " + firstDirty + " " + found.group(1);
+            }
+            case "clean" -> {
+                Time time = new StandingTime();
+                Throttler throttler = new Throttler(Double.MAX_VALUE, 300, "cleaner", "bytes", time);
+                Cleaner cleaner = new Cleaner(0, new SkimpyOffsetMap(1 << 16), 1 << 12, 1 << 20, 0.9, throttler, time, partition -> { });
+                LogToClean dirty = new LogToClean(log, Long.parseLong(words[1]), Long.parseLong(words[2]), false);
+                return "ok " + cleaner.doClean(dirty, Long.parseLong(words[3])).getKey();
             }
             case "roll" -> { return "ok " + log.roll().baseOffset(); }
             case "close" -> {

@@ -1,6 +1,7 @@
 import { mkdir } from "node:fs/promises";
 import { basename, dirname } from "node:path";
 
+import type { Clock } from "@tidemark/base";
 import { DEFAULT_LOG_CONFIG, LogDirectory, parseDirectoryName, PartitionLog } from "@tidemark/log";
 import type { LogConfig, PartitionLogOptions } from "@tidemark/log";
 import { NodeFileSystem, SystemClock } from "@tidemark/runtime-node";
@@ -14,6 +15,8 @@ export interface OpenLogOptions {
   readonly wasCleanShutdown?: boolean;
   /** Default true: ours wrote the directory. */
   readonly areGapsRecorded?: boolean;
+  /** Default: the system's. */
+  readonly clock?: Clock;
   /** Kept from one open of a directory to the next. Default: nothing is known but the files. */
   readonly environment?: SimulatedEnvironment;
 }
@@ -30,7 +33,7 @@ export async function openLog(directory: string, options: OpenLogOptions = {}): 
   await mkdir(directory, { recursive: true });
   const log: PartitionLogOptions = {
     files: new NodeFileSystem(),
-    clock: new SystemClock(),
+    clock: options.clock ?? new SystemClock(),
     state,
     random,
     workers,

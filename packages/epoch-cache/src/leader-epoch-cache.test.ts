@@ -9,6 +9,31 @@ import { LeaderEpochCache } from "./leader-epoch-cache.ts";
 // Ids EC-… are the conformance table's: what Apache Kafka 4.3.1's LeaderEpochFileCache answers. EC-02, EC-03 and EC-35
 // to EC-40 are about the file and stand in leader-epoch-file-cache.test.ts.
 
+describe("field cases", () => {
+  test("BR-028 entries rise in both columns, and a question below, between, at the last or above is answered by its rule", () => {
+    const conflicting = cacheOf("1@0 4@15");
+    assign(conflicting, 3, 20);
+    expect(show(conflicting)).toBe("1@0 3@20");
+    expect(end(cacheOf("5@10"), 4, 30)).toEqual([4, 10]);
+    expect([3, 5, 9].map((epoch) => end(cacheOf("2@0 5@10"), epoch, 30))).toEqual([
+      [2, 10],
+      [5, 30],
+      [-1, -1],
+    ]);
+    const raised = cacheOf("2@6 3@8 4@11");
+    raised.truncateFromStart(9);
+    expect(show(raised)).toBe("3@9 4@11");
+    const moved = cacheOf("2@0");
+    for (const offset of [10, 10, 8]) assign(moved, 5, offset);
+    expect(show(moved)).toBe("2@0 5@8");
+  });
+
+  test("BR-030 the answer names the epoch that it speaks of: the largest that the leader knows", () => {
+    expect(end(cacheOf("1@0 3@20"), 2, 30)).toEqual([1, 20]);
+    expect(end(cacheOf("1@0 4@10"), 3, 20)).toEqual([1, 10]);
+  });
+});
+
 describe("assign", () => {
   test("EC-04 the latest epoch at a lower offset moves down", () => {
     const cache = cacheOf("3@40");

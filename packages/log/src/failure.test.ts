@@ -207,7 +207,7 @@ describe("a disk that fails", () => {
 });
 
 describe("short reads and writes", () => {
-  test("all transfers may be short: nothing changes", async () => {
+  test("BR-056 all transfers may be short: nothing changes", async () => {
     const environment = new SimulatedEnvironment({ seed: 3, disk: { shortTransferOneIn: 2 } });
     const fixture = new LogFixture({ segmentBytes: 2000, indexIntervalBytes: 300 }, environment);
     const log = await fixture.open();
@@ -239,7 +239,7 @@ describe("bounds", () => {
     }
   });
 
-  test("files that stay open are few, however many segments are read", async () => {
+  test("BR-013 files that stay open are few, however many segments are read", async () => {
     const fixture = new LogFixture({ segmentBytes: 80 });
     const log = await fixture.open();
     for (let at = 0; at < 100; at += 1) await log.append(batchOf(["a"]), { origin: "local" });
@@ -249,7 +249,7 @@ describe("bounds", () => {
     expect(fixture.disk.openFileCount).toBe(0);
   });
 
-  test("so are they after a flush of many segments, an unclean open, many reads at once, and reads that fail", async () => {
+  test("BR-013 so are they after a flush of many segments, an unclean open, many reads at once, and reads that fail", async () => {
     const fixture = new LogFixture({ segmentBytes: 80, flush: "none" });
     const log = await fixture.open();
     for (let at = 0; at < 100; at += 1) await log.append(batchOf(["a"]), { origin: "local" });

@@ -29,7 +29,7 @@ describe("one log directory, one writer", () => {
 });
 
 describe("what lies in a log directory", () => {
-  test("a directory that Kafka would refuse is refused by its name, and the clean marker stays", async () => {
+  test("BR-061 a directory that Kafka would refuse is refused by its name, and the clean marker stays", async () => {
     const fixture = new ManagerFixture();
     await (await fixture.open()).close();
     await fixture.files.makeDirectory(`${DATA}/lost+found`);
@@ -41,7 +41,7 @@ describe("what lies in a log directory", () => {
     expect(manager.report.wasCleanShutdown).toBe(true);
   });
 
-  test("plain files and directories that Kafka sets aside are left alone", async () => {
+  test("BR-061 plain files and directories that Kafka sets aside are left alone", async () => {
     const fixture = new ManagerFixture();
     await fixture.files.makeDirectory(`${DATA}/__cluster_metadata-0`);
     await fixture.write("notes", "mine");

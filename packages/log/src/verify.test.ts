@@ -283,6 +283,27 @@ describe("verification of a directory", () => {
     expect(kindsOf((await verify(fixture)).errors)).toContain(kind);
   });
 
+  test("the epoch of a batch in which the log begins is that of the log start", async () => {
+    const fixture = new ManagerFixture();
+    const manager = await fixture.open();
+    await manager.createTopic("orders", 1, CONFIG);
+    const log = await lead(manager, "orders");
+    const records = ["a", "b", "c"].map((value) => ({ key: null, value: encodeUtf8(value), timestamp: 1 }));
+    await log.append(encodeBatch(records), { origin: "client" });
+    await manager.deleteRecords("orders", 0, toOffset(1));
+    await manager.close();
+    expect(await fixture.read("orders-0/leader-epoch-checkpoint")).toBe("0\n1\n0 1\n");
+    expect(await verify(fixture)).toMatchObject({ errors: [], notes: [] });
+  });
+
+  test("epochs that begin above the first batch are no error where a crash may have kept the log start from its checkpoint", async () => {
+    const fixture = await filledDirectory();
+    await fixture.write("orders-0/leader-epoch-checkpoint", "0\n2\n0 20\n1 50\n");
+    expect(kindsOf((await verify(fixture)).errors)).toEqual(["epoch-mismatch"]);
+    await fixture.files.unlink(`${DATA}/.kafka_cleanshutdown`);
+    expect(await verify(fixture)).toMatchObject({ errors: [], notes: [{ kind: "epoch-mismatch" }] });
+  });
+
   test("surplus epochs behind the end of the log are no error", async () => {
     const fixture = await filledDirectory();
     await fixture.write("orders-0/leader-epoch-checkpoint", "0\n3\n0 0\n1 50\n4 100\n");

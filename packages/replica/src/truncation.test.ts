@@ -31,6 +31,14 @@ describe("FT the follower's truncation point (epochs 1@0 4@6 7@15, log end 30)",
   });
 });
 
+test("BR-030 a follower that had a leader of its own cuts to where both have the leader's epoch", () => {
+  const ends = { epoch: 1, endOffset: 20 };
+  expect(truncationPoint(ends, entries("1@0 2@20"), toOffset(40))).toMatchObject({ offset: 20 });
+  expect(truncationPoint({ epoch: 1, endOffset: 10 }, entries("1@0 2@8 3@12"), toOffset(20))).toMatchObject({
+    offset: 8,
+  });
+});
+
 describe("FD the leader's divergence check (epochs 1@0 4@6 5@20 9@21 12@26, log end 26)", () => {
   const check = (lastFetchedEpoch: number, fetchOffset: number, logStartOffset = 0): string => {
     const cache = new LeaderEpochCache(entries("1@0 4@6 5@20 9@21 12@26"));

@@ -97,7 +97,7 @@ test("a close waits for commits that were called before it, and nobody's later c
   await again.close();
 });
 
-describe("a database that is none", () => {
+describe("BR-058 a database that is none", () => {
   const damages: [string, (content: Buffer) => Buffer][] = [
     ["overwritten with noise", (content) => Buffer.alloc(content.length, 0x5a)],
     ["a text file", () => Buffer.from("not a database\n")],
