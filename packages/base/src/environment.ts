@@ -192,6 +192,23 @@ export interface WorkerJobs {
     readonly input: { readonly payload: Uint8Array; readonly outputBytesMax: number };
     readonly output: { readonly maxTimestamp: number; readonly minTimestamp: number; readonly keylessCount: number };
   };
+  /**
+   * Walks the records of a client's batch as `validate` does, and gives the batch with its records as another codec compresses them;
+   * `none`: not compressed. All errors of `validate` and `compress`.
+   */
+  readonly recompress: {
+    readonly input: {
+      readonly payload: Uint8Array;
+      readonly codec: CodecName | "none";
+      readonly level: number | undefined;
+      /** Of the records, decompressed. */
+      readonly outputBytesMax: number;
+    };
+    readonly output: {
+      readonly batch: Uint8Array;
+      readonly records: WorkerJobs["validate"]["output"];
+    };
+  };
   /** CRC-32C of the bytes. */
   readonly crc32c: { readonly input: { readonly payload: Uint8Array }; readonly output: number };
 }

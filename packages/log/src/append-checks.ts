@@ -70,10 +70,7 @@ export function checkLeaderBatch(
   const { header } = scan;
   if (header.sizeInBytes !== batch.length)
     throw new LogError({ code: "INVALID_RECORD", reason: "more than one batch" });
-  if (batch.length > config.maxMessageBytes)
-    throw new LogError({ code: "MESSAGE_TOO_LARGE", sizeBytes: batch.length, limitBytes: config.maxMessageBytes });
-  if (batch.length > config.segmentBytes)
-    throw new LogError({ code: "RECORD_LIST_TOO_LARGE", sizeBytes: batch.length, limitBytes: config.segmentBytes });
+  checkBatchSize(batch, config);
   if (!checkCrc(batch, header)) throw corrupt(0, "CRC");
   if (header.baseOffset !== 0)
     throw new LogError({
@@ -94,6 +91,14 @@ export function checkLeaderBatch(
     );
   }
   return header;
+}
+
+/** @throws LogError MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE */
+export function checkBatchSize({ length }: Uint8Array, { maxMessageBytes, segmentBytes }: LogConfig): void {
+  if (length > maxMessageBytes)
+    throw new LogError({ code: "MESSAGE_TOO_LARGE", sizeBytes: length, limitBytes: maxMessageBytes });
+  if (length > segmentBytes)
+    throw new LogError({ code: "RECORD_LIST_TOO_LARGE", sizeBytes: length, limitBytes: segmentBytes });
 }
 
 /**
@@ -157,7 +162,7 @@ export function checkClientRecords(
 }
 
 /** @throws LogError INVALID_TIMESTAMP, INVALID_RECORD */
-function judged(records: RecordsSummary, config: LogConfig, nowMs: number): RecordsSummary {
+export function judged(records: RecordsSummary, config: LogConfig, nowMs: number): RecordsSummary {
   if (config.timestampType === "CreateTime") checkTimes(records, config, nowMs);
   if (records.keylessCount > 0 && isCompacted(config)) {
     const reason = `${records.keylessCount} records without a key, in a topic that is compacted`;
@@ -167,7 +172,7 @@ function judged(records: RecordsSummary, config: LogConfig, nowMs: number): Reco
 }
 
 /** What the log says of a job that failed, or of what it found. @throws the error itself when it is none of a job's */
-function refusalOf(error: unknown, header: BatchHeader): LogError {
+export function refusalOf(error: unknown, header: BatchHeader): LogError {
   if (error instanceof LogError) return error;
   if (!(error instanceof WorkerError)) throw error;
   const options = { cause: error };
@@ -191,7 +196,8 @@ function refusalOf(error: unknown, header: BatchHeader): LogError {
   }
 }
 
-function asLogError<Result>(check: () => Result): Result {
+/** @throws LogError for a WireError */
+export function asLogError<Result>(check: () => Result): Result {
   try {
     return check();
   } catch (error) {

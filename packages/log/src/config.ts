@@ -1,4 +1,5 @@
 import { fail } from "@tidemark/base";
+import type { CompressionCodec } from "@tidemark/wire";
 import type { RetentionLimits } from "./retention.ts";
 
 /** When an append is durable: `always` = before it is answered, `none` = when the operating system or a flush gets to it. */
@@ -9,6 +10,9 @@ export type TimestampType = "CreateTime" | "LogAppendTime";
 
 /** Kafka's 2^63 - 1, as far as a number goes: no limit. */
 const NO_LIMIT_MS = Number.MAX_SAFE_INTEGER;
+
+/** What batches are stored with: as their producer compressed them, or with one codec whatever that was. */
+export type CompressionType = "producer" | CompressionCodec;
 
 /** How old records go: whole segments by age and size, of each key all values but the last, or both. */
 export type CleanupPolicy = "delete" | "compact" | "compact,delete";
@@ -23,6 +27,10 @@ export interface LogConfig extends RetentionLimits, CompactionConfig {
   /** Largest batch a leader takes, header included. Kafka: max.message.bytes. */
   readonly maxMessageBytes: number;
   readonly flush: FlushMode;
+  /** The leader compresses a client's batch anew that comes with another codec. Kafka: compression.type. */
+  readonly compressionType: CompressionType;
+  /** Of the leader and of this node's own producers; `undefined`: the codec's default. Kafka: compression.gzip.level and the like. */
+  readonly compressionLevel?: number | undefined;
   /**
    * A segment takes no batch whose timestamp lies more than this after that of its first batch; where that has none, no batch this long
    * after it was begun. Kafka: segment.ms.
@@ -65,6 +73,7 @@ export const DEFAULT_LOG_CONFIG: LogConfig = {
   indexIntervalBytes: 4096,
   maxMessageBytes: 1024 ** 2 + 12,
   flush: "always",
+  compressionType: "producer",
   segmentMs: 7 * 24 * 3600 * 1000,
   segmentJitterMs: 0,
   segmentIndexBytes: 10 * 1024 ** 2,

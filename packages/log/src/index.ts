@@ -8,7 +8,7 @@ export {
   UNFLUSHED_BYTES_MAX,
 } from "./config.ts";
 export type { DirtyPart } from "./compaction-range.ts";
-export type { CleanupPolicy, FlushMode, LogConfig, TimestampType } from "./config.ts";
+export type { CleanupPolicy, CompressionType, FlushMode, LogConfig, TimestampType } from "./config.ts";
 export type { EndOffsetWait } from "./end-offset-waiters.ts";
 export { LogError } from "./error.ts";
 export type { LogErrorCode, LogErrorType, StorageFailure } from "./error.ts";
@@ -67,7 +67,7 @@ export {
 } from "./state-values.ts";
 export type { StateOffsetName } from "./state-values.ts";
 export { TIME_INDEX_ENTRY_BYTES, TimeIndex } from "./time-index.ts";
-export { decodeTopic, topicKey } from "./topic-config.ts";
+export { COMPRESSION_TYPES, decodeTopic, topicKey } from "./topic-config.ts";
 export type { TopicConfig, TopicDescription } from "./topic-config.ts";
 export { VERIFY_FINDINGS_MAX } from "./verify-report.ts";
 export type {

@@ -11,6 +11,7 @@ import {
 import type { RecordsSummary } from "@tidemark/wire";
 import { checkClientRecords, checkFollowerBatches, checkLeaderBatch } from "./append-checks.ts";
 import type { FollowerBatches } from "./append-checks.ts";
+import { conversionOf } from "./append-conversion.ts";
 import { PRODUCER_ID_EXPIRATION_CHECK_MS } from "./config.ts";
 import { LogError } from "./error.ts";
 import type { WrittenBatch } from "./local-log.ts";
@@ -60,9 +61,11 @@ export class LogAppends {
         throw new LogError({ code: "INVALID_RECORD", reason: "a control batch that is no coordinator's marker" });
       append = { ...options, marker };
     }
+    if (options.origin !== "client") return this.#core.queue.append(batch, header, append, undefined);
     const leader = { config: this.#core.config, workers: this.#core.workers, nowMs };
-    const judgement = options.origin === "client" ? checkClientRecords(batch, header, leader) : undefined;
-    return this.#core.queue.append(batch, header, append, judgement);
+    const conversion = conversionOf(batch, header, leader);
+    if (conversion !== undefined) return this.#core.queue.appendConverted(batch, header, append, conversion);
+    return this.#core.queue.append(batch, header, append, checkClientRecords(batch, header, leader));
   }
 
   /** As `PartitionLog.appendAsFollower`. @throws LogError as that does */

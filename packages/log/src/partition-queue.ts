@@ -21,11 +21,23 @@ export interface GroupEntry {
   header: BatchHeader;
   readonly append: ProducerAppend;
   atBytes: number;
-  /** Times of its records, as far as somebody looked at them; a promise while that happens elsewhere, which may end in a refusal. */
-  readonly judgement: Promise<RecordsJudgement> | RecordsSummary | undefined;
+  /** What its records are, as far as somebody looked at them; a promise while that happens elsewhere, which may end in a refusal. */
+  judgement: Promise<RecordsJudgement> | RecordsJudgement | undefined;
   readonly resolve: (result: AppendResult) => void;
   readonly reject: (error: unknown) => void;
 }
+
+/** Makes another batch of one that waits in the queue. Called once, shortly before its turn; never rejects. */
+export type Conversion = () => Promise<ConvertedBatch | LogError>;
+
+export interface ConvertedBatch {
+  readonly batch: Uint8Array;
+  readonly header: BatchHeader;
+  readonly records: RecordsSummary;
+}
+
+/** Batches of a group that are converted at a time; those of two groups are, of the one whose turn it is and of the next. */
+export const GROUP_CONVERSIONS_MAX = 8;
 
 /**
  * Batches that are written together. They are copied in here when `append` is called, and nowhere else; offsets and leader
@@ -56,6 +68,54 @@ export class AppendGroup {
     entry.atBytes = this.usedBytes;
     this.usedBytes = needed;
     this.entries.push(entry);
+  }
+}
+
+/** A group of batches that get another codec first. They keep their places among all others meanwhile. */
+class ConvertedGroup extends AppendGroup {
+  readonly #conversions: Conversion[] = [];
+  #results: ReturnType<Conversion>[] | undefined;
+
+  constructor() {
+    super(new Uint8Array(0));
+  }
+
+  override canTake(batchBytes: number): boolean {
+    return super.canTake(batchBytes) && this.entries.length < GROUP_CONVERSIONS_MAX;
+  }
+
+  /** @param batch counts for its size only */
+  addConversion(batch: Uint8Array, entry: GroupEntry, conversion: Conversion): void {
+    this.usedBytes += batch.length;
+    this.entries.push(entry);
+    this.#conversions.push(conversion);
+    this.#results?.push(conversion());
+  }
+
+  /** Begins the conversions: as soon as the group before has its turn, so that they run beside its write. */
+  prepare(): void {
+    this.#results ??= this.#conversions.map((convert) => convert());
+  }
+
+  /** Puts the converted batches into the buffer, one behind the other; what cannot be converted is refused in its turn. */
+  async complete(): Promise<void> {
+    this.prepare();
+    const results = await Promise.all(this.#results ?? []);
+    const totalBytes = results.reduce((sum, it) => sum + (it instanceof LogError ? 0 : it.batch.length), 0);
+    this.buffer = new Uint8Array(totalBytes);
+    let atBytes = 0;
+    for (const [at, result] of results.entries()) {
+      const entry = this.entries[at] ?? fail("a conversion belongs to an entry", { at });
+      entry.atBytes = atBytes;
+      if (result instanceof LogError) {
+        entry.judgement = result;
+        continue;
+      }
+      entry.header = result.header;
+      entry.judgement = result.records;
+      this.buffer.set(result.batch, atBytes);
+      atBytes += result.batch.length;
+    }
   }
 }
 
@@ -92,6 +152,39 @@ export class PartitionQueue {
     return this.#queuedBytes;
   }
 
+  /** Queues a batch that is converted when its turn comes near. @throws LogError QUEUE_FULL, as a rejection */
+  appendConverted(
+    batch: Uint8Array,
+    header: BatchHeader,
+    append: ProducerAppend,
+    conversion: Conversion,
+  ): Promise<AppendResult> {
+    const full = this.#refusalOf(batch);
+    if (full !== undefined) return Promise.reject(full);
+    return new Promise((resolve, reject) => {
+      const last = this.#items.at(-1);
+      let group = last?.type === "group" && last.group instanceof ConvertedGroup ? last.group : undefined;
+      if (group?.canTake(batch.length) !== true) {
+        group = new ConvertedGroup();
+        this.#items.push({ type: "group", group });
+      }
+      group.addConversion(batch, { header, append, atBytes: 0, judgement: undefined, resolve, reject }, conversion);
+      this.#queuedBytes += batch.length;
+      this.#prepareNext();
+      this.#start();
+    });
+  }
+
+  #refusalOf(batch: Uint8Array): LogError | undefined {
+    if (this.#queuedBytes === 0 || this.#queuedBytes + batch.length <= QUEUED_BYTES_MAX) return undefined;
+    return new LogError({ code: "QUEUE_FULL", queuedBytes: this.#queuedBytes, limitBytes: QUEUED_BYTES_MAX });
+  }
+
+  #prepareNext(): void {
+    const [next] = this.#items;
+    if (next?.type === "group" && next.group instanceof ConvertedGroup) next.group.prepare();
+  }
+
   /** Copies the batch and queues it. @throws LogError QUEUE_FULL, as a rejection */
   append(
     batch: Uint8Array,
@@ -99,14 +192,12 @@ export class PartitionQueue {
     append: ProducerAppend,
     judgement: Promise<RecordsJudgement> | RecordsSummary | undefined,
   ): Promise<AppendResult> {
-    if (this.#queuedBytes > 0 && this.#queuedBytes + batch.length > QUEUED_BYTES_MAX) {
-      return Promise.reject(
-        new LogError({ code: "QUEUE_FULL", queuedBytes: this.#queuedBytes, limitBytes: QUEUED_BYTES_MAX }),
-      );
-    }
+    const full = this.#refusalOf(batch);
+    if (full !== undefined) return Promise.reject(full);
     return new Promise((resolve, reject) => {
       const last = this.#items.at(-1);
-      let group = last?.type === "group" && last.group.canTake(batch.length) ? last.group : undefined;
+      const isJoinable = last?.type === "group" && !(last.group instanceof ConvertedGroup);
+      let group = isJoinable && last.group.canTake(batch.length) ? last.group : undefined;
       if (group === undefined) {
         const firstBytes = batch.length > GROUP_BUFFER_BYTES / 2 ? GROUP_BYTES_MAX : GROUP_BUFFER_BYTES;
         group = new AppendGroup(this.#spareBuffers.pop() ?? new Uint8Array(firstBytes));
@@ -136,6 +227,7 @@ export class PartitionQueue {
     // Callers of the same turn join the first group before it is closed.
     await Promise.resolve();
     for (let item = this.#items.shift(); item !== undefined; item = this.#items.shift()) {
+      this.#prepareNext();
       if (item.type === "task") await item.run();
       else await this.#commitGroup(item.group);
     }
@@ -144,6 +236,12 @@ export class PartitionQueue {
 
   async #commitGroup(group: AppendGroup): Promise<void> {
     const bytes = group.usedBytes;
+    if (group instanceof ConvertedGroup) {
+      await group.complete();
+      await this.#commit(group);
+      this.#queuedBytes -= bytes;
+      return;
+    }
     await this.#commit(group);
     this.#queuedBytes -= bytes;
     const isReusable = group.buffer.length <= GROUP_BYTES_MAX && this.#spareBuffers.length < SPARE_BUFFERS_MAX;

@@ -11,6 +11,7 @@ const CONFIG: TopicConfig = {
   minCompactionLagMs: 1,
   maxCompactionLagMs: 2,
   deleteRetentionMs: 3,
+  compressionType: "lz4",
   compression: "zstd",
   compressionLevel: 5,
 };
@@ -26,15 +27,17 @@ test("a topic is read as it was stored", () => {
   expect(decodeTopic("t", encodeTopic(TOPIC, "ready"))).toEqual({ topic: TOPIC, status: "ready" });
 });
 
-test("a topic of a version that knew no compaction has the defaults", () => {
+test("a topic of a version that knew neither compaction nor a codec of the topic's own has the defaults", () => {
   const { cleanupPolicy, minCleanableDirtyRatio, minCompactionLagMs, maxCompactionLagMs, deleteRetentionMs } =
     DEFAULT_LOG_CONFIG;
+  const { compressionType } = DEFAULT_LOG_CONFIG;
   const defaults = {
     cleanupPolicy,
     minCleanableDirtyRatio,
     minCompactionLagMs,
     maxCompactionLagMs,
     deleteRetentionMs,
+    compressionType,
   };
   const absent = Object.fromEntries(Object.keys(defaults).map((name) => [name, undefined]));
   expect(decodeTopic("t", stored(absent))?.topic.config).toEqual({ ...CONFIG, ...defaults });
@@ -47,6 +50,7 @@ test.each([
   { minCompactionLagMs: 3 },
   { maxCompactionLagMs: -1 },
   { deleteRetentionMs: "1" },
+  { compressionType: "brotli" },
 ])("what is no configuration counts as lost: %o", (change) => {
   expect(decodeTopic("t", stored(change))).toBeUndefined();
 });

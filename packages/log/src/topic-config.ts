@@ -2,15 +2,13 @@ import { encodeUtf8, parseUtf8 } from "@tidemark/base";
 import { COMPRESSION_CODECS } from "@tidemark/wire";
 import type { CompressionCodec } from "@tidemark/wire";
 import { DEFAULT_LOG_CONFIG } from "./config.ts";
-import type { LogConfig } from "./config.ts";
+import type { CompressionType, LogConfig } from "./config.ts";
 import { isUuid } from "./uuid.ts";
 
 /** What a topic is set to, kept in `State` under `topic/<name>`. */
 export interface TopicConfig extends LogConfig {
-  /** What producers of this node compress batches with. */
+  /** What producers of this node compress batches with, unless `compressionType` says it. */
   readonly compression: CompressionCodec;
-  /** `undefined`: the codec's default. */
-  readonly compressionLevel?: number | undefined;
 }
 
 /**
@@ -28,6 +26,8 @@ export interface TopicDescription {
   readonly partitions: number;
   readonly config: TopicConfig;
 }
+
+export const COMPRESSION_TYPES: readonly CompressionType[] = ["producer", ...COMPRESSION_CODECS];
 
 const TOPIC_KEY_PREFIX = "topic/";
 
@@ -79,7 +79,12 @@ export function decodeTopic(
   if (!isRatio(minCleanableDirtyRatio) || minCompactionLagMs > maxCompactionLagMs) return undefined;
   if (flush !== "none" && flush !== "always") return undefined;
   const codec = COMPRESSION_CODECS.find((name) => name === compression);
-  if (codec === undefined || !(compressionLevel === undefined || Number.isSafeInteger(compressionLevel)))
+  const compressionType = COMPRESSION_TYPES.find((name) => name === settings.compressionType);
+  if (
+    codec === undefined ||
+    compressionType === undefined ||
+    !(compressionLevel === undefined || Number.isSafeInteger(compressionLevel))
+  )
     return undefined;
   const config: TopicConfig = {
     segmentBytes,
@@ -102,6 +107,7 @@ export function decodeTopic(
     ignoresFutureTimestamps,
     fileDeleteDelayMs,
     compression: codec,
+    compressionType,
     compressionLevel: compressionLevel as number | undefined,
   };
   return { topic: { name, topicId, partitions, config }, status };

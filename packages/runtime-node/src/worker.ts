@@ -7,9 +7,15 @@ import type { WorkerReply, WorkerRequest } from "./worker-protocol.ts";
 /** The entry of a worker thread: runs one job and answers with a `WorkerReply`, its bytes moved rather than copied. */
 export default function handleRequest(request: WorkerRequest): unknown {
   const reply = runRequest(request);
-  if (reply.type !== "done" || !(reply.output instanceof Uint8Array)) return reply;
-  const output = transferable(reply.output);
-  return move({ [transferableSymbol]: [output.buffer], [valueSymbol]: { type: "done", output } });
+  if (reply.type !== "done" || typeof reply.output === "number") return reply;
+  if (reply.output instanceof Uint8Array) {
+    const output = transferable(reply.output);
+    return move({ [transferableSymbol]: [output.buffer], [valueSymbol]: { type: "done", output } });
+  }
+  if (!("batch" in reply.output)) return reply;
+  const batch = transferable(reply.output.batch);
+  const output = { ...reply.output, batch };
+  return move({ [transferableSymbol]: [batch.buffer], [valueSymbol]: { type: "done", output } });
 }
 
 /** Runs one job. Never throws. */

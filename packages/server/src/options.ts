@@ -1,6 +1,6 @@
 import type { Environment, State } from "@tidemark/base";
-import { DEFAULT_LOG_CONFIG, QUEUED_BYTES_MAX, SEGMENT_BYTES_MAX } from "@tidemark/log";
-import type { CleanupPolicy, FlushMode, TimestampType, TopicConfig } from "@tidemark/log";
+import { COMPRESSION_TYPES, DEFAULT_LOG_CONFIG, QUEUED_BYTES_MAX, SEGMENT_BYTES_MAX } from "@tidemark/log";
+import type { CleanupPolicy, CompressionType, FlushMode, TimestampType, TopicConfig } from "@tidemark/log";
 import type { CompressionCodec } from "@tidemark/wire";
 import { COMPRESSION_CODECS, compressionLevels, RECORD_BATCH_OVERHEAD } from "@tidemark/wire";
 import { TidemarkError } from "./error.ts";
@@ -48,7 +48,12 @@ export interface TopicOptions {
   readonly maxMessageBytes?: number;
   /** What batches are compressed with: `none`, `gzip`, `snappy`, `lz4` or `zstd`. Default `none`. */
   readonly compression?: CompressionCodec;
-  /** gzip 1 to 9, zstd -131072 to 22; the others have none. With `compression` only. Default: the codec's own. */
+  /**
+   * What batches are stored with. `producer`, the default: as they come, `compression` of this node's own. A codec: with that one, of others too,
+   * and `compression` says nothing. Kafka: compression.type, where `none` is called uncompressed.
+   */
+  readonly compressionType?: CompressionType;
+  /** gzip 1 to 9, zstd -131072 to 22; the others have none. Of the codec that is set, now or before. Default: the codec's own. */
   readonly compressionLevel?: number;
   /** Default: as given to `open`. */
   readonly flush?: FlushMode;
@@ -101,10 +106,10 @@ export function checkOptions(options: TidemarkOptions): void {
 
 /** @throws TidemarkError INVALID_CONFIG */
 export function checkTopicOptions(topic: string, options: TopicOptions): void {
-  try {
+  asInvalidConfig(topic, () => {
     checkChoice("flush", options.flush, ["none", "always"]);
     checkChoice("compression", options.compression, COMPRESSION_CODECS);
-    checkCompressionLevel(options);
+    checkChoice("compressionType", options.compressionType, COMPRESSION_TYPES);
     // A segment has to hold at least one small batch.
     checkInteger("segmentBytes", options.segmentBytes, SEGMENT_BYTES_MIN, SEGMENT_BYTES_MAX);
     checkInteger("maxMessageBytes", options.maxMessageBytes, SEGMENT_BYTES_MIN, INT32_MAX);
@@ -119,19 +124,31 @@ export function checkTopicOptions(topic: string, options: TopicOptions): void {
     checkChoice("timestampType", options.timestampType, TIMESTAMP_TYPES);
     checkInteger("timestampBeforeMaxMs", options.timestampBeforeMaxMs, 0, Number.MAX_SAFE_INTEGER);
     checkInteger("timestampAfterMaxMs", options.timestampAfterMaxMs, 0, Number.MAX_SAFE_INTEGER);
+  });
+}
+
+function asInvalidConfig(topic: string, check: () => void): void {
+  try {
+    check();
   } catch (error) {
     if (!(error instanceof TidemarkError)) throw error;
     throw new TidemarkError("INVALID_CONFIG", `topic "${topic}": ${error.message}`, { topic });
   }
 }
 
-function checkCompressionLevel({ compression = "none", compressionLevel }: TopicOptions): void {
-  if (compressionLevel === undefined) return;
-  const levels = compression === "none" ? undefined : compressionLevels(compression);
+/** What this node's own appends are compressed with. */
+export function appendCodecOf({ compression, compressionType }: TopicConfig): CompressionCodec {
+  return compressionType === "producer" ? compression : compressionType;
+}
+
+/** @throws TidemarkError INVALID_REQUEST */
+function checkCompressionLevel(codec: CompressionCodec, level: number | undefined): void {
+  if (level === undefined) return;
+  const levels = codec === "none" ? undefined : compressionLevels(codec);
   if (levels === undefined) {
-    throw new TidemarkError("INVALID_REQUEST", `compression ${compression} has no levels (given: ${compressionLevel})`);
+    throw new TidemarkError("INVALID_REQUEST", `compression ${codec} has no levels (given: ${level})`);
   }
-  checkInteger("compressionLevel", compressionLevel, levels.min, levels.max);
+  checkInteger("compressionLevel", level, levels.min, levels.max);
 }
 
 /** Room for a batch of one record with a little content. */
@@ -166,8 +183,10 @@ export function configOf(topic: string, base: TopicConfig, options: TopicOptions
     CONFIG_OPTIONS.filter((name) => options[name] !== undefined).map((name) => [name, options[name]]),
   ) as Partial<TopicConfig>;
   // A level belongs to its codec.
-  const compressionLevel = options.compression === undefined ? base.compressionLevel : options.compressionLevel;
+  const isSameCodec = options.compression === undefined && options.compressionType === undefined;
+  const compressionLevel = options.compressionLevel ?? (isSameCodec ? base.compressionLevel : undefined);
   const config = { ...base, ...given, compressionLevel };
+  asInvalidConfig(topic, () => checkCompressionLevel(appendCodecOf(config), compressionLevel));
   const { minCompactionLagMs, maxCompactionLagMs } = config;
   if (minCompactionLagMs <= maxCompactionLagMs) return config;
   const message = `topic "${topic}": minCompactionLagMs ${minCompactionLagMs} is above maxCompactionLagMs ${maxCompactionLagMs}`;
@@ -180,6 +199,7 @@ const CONFIG_OPTIONS = [
   "maxMessageBytes",
   "flush",
   "compression",
+  "compressionType",
   "retentionMs",
   "retentionBytes",
   "segmentMs",

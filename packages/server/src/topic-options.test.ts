@@ -47,6 +47,7 @@ describe("options of a topic", () => {
         timestampType: "CreateTime",
         timestampBeforeMaxMs: Number.MAX_SAFE_INTEGER,
         timestampAfterMaxMs: 3_600_000,
+        compressionType: "producer",
       });
       await log.topic("t", COMPACTING);
     }
@@ -87,6 +88,50 @@ describe("options of a topic", () => {
     await using log = await Tidemark.open({ directory });
     await expect(log.topic("t", { minCompactionLagMs: 1001 })).rejects.toMatchObject({ code: "INVALID_CONFIG" });
     expect((await log.topic("t")).config).toMatchObject({ minCompactionLagMs: 0, maxCompactionLagMs: 1000 });
+  });
+});
+
+describe("compressionType", () => {
+  test("is what the topic's own appends are compressed with, whatever compression says", async () => {
+    const value = "again and ".repeat(1000);
+    await using log = await Tidemark.open({ directory });
+    const sizes = [];
+    for (const [name, options] of [
+      ["as-it-comes", { compression: "gzip" }],
+      ["stored-plain", { compression: "gzip", compressionType: "none" }],
+      ["stored-zstd", { compressionType: "zstd", compressionLevel: 19 }],
+    ] as const) {
+      const topic = await log.topic(name, options);
+      expect(topic.config.compressionType).toBe("compressionType" in options ? options.compressionType : "producer");
+      await topic.append({ value });
+      expect((await recordsOf(topic)).map(({ value: found }) => found)).toEqual([value]);
+      sizes.push(topic.partition(0).segments[0]?.sizeBytes ?? 0);
+    }
+    expect(sizes.map((size) => size < value.length / 10)).toEqual([true, false, true]);
+  });
+
+  const wrong: TopicOptions[] = [
+    { compressionType: "uncompressed" as never },
+    { compressionType: "zstd", compressionLevel: 23 },
+    { compression: "gzip", compressionType: "lz4", compressionLevel: 3 },
+    { compressionLevel: 3 },
+  ];
+  test.each(wrong)("with a level that its codec does not have is INVALID_CONFIG: %o", async (options) => {
+    await using log = await Tidemark.open({ directory });
+    await expect(log.topic("t", options)).rejects.toMatchObject({ code: "INVALID_CONFIG", topic: "t" });
+  });
+
+  test("keeps its level until another codec is set", async () => {
+    const levels = [];
+    for (const options of [
+      { compressionType: "gzip", compressionLevel: 9 },
+      {},
+      { compressionType: "zstd" },
+    ] as const) {
+      await using log = await Tidemark.open({ directory });
+      levels.push((await log.topic("t", options)).config.compressionLevel);
+    }
+    expect(levels).toEqual([9, 9, undefined]);
   });
 });
 

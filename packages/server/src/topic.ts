@@ -10,6 +10,7 @@ import type { ByteArena } from "./byte-arena.ts";
 import { TidemarkError, toTidemarkError, translated } from "./error.ts";
 import { RecordIterator } from "./fetch.ts";
 import type { FetchedRecord, FetchOptions } from "./fetch.ts";
+import { appendCodecOf } from "./options.ts";
 import { PartitionAccumulator, singleBatchBytes } from "./partition-accumulator.ts";
 import { partitionForKey } from "./partitioner.ts";
 import type { StickyPartitioner } from "./partitioner.ts";
@@ -364,7 +365,7 @@ export class Topic {
     if (accumulator === undefined) {
       const { workers, pool, producerId, batchBytes } = this.#context;
       const log = this.#log(partition);
-      const { compression, compressionLevel } = this.config;
+      const { compressionLevel } = this.config;
       const batchBytesMax = this.#batchBytesMax;
       accumulator = new PartitionAccumulator({
         topic: this.name,
@@ -373,7 +374,7 @@ export class Topic {
         workers,
         pool,
         producerId,
-        compression,
+        compression: appendCodecOf(this.config),
         compressionLevel,
         batchBytes,
         batchBytesMax,

@@ -271,7 +271,7 @@ export function writeHeader(batch: Uint8Array, sizeInBytes: number, fields: Head
  * A new batch with the header of `batch` around `payload`, its records as `codec` compressed them. Attributes, length and
  * CRC are set.
  */
-export function withCompressedPayload(batch: Uint8Array, codec: CodecName, payload: Uint8Array): Uint8Array {
+export function withCompressedPayload(batch: Uint8Array, codec: CompressionCodec, payload: Uint8Array): Uint8Array {
   const compressed = new Uint8Array(RECORD_BATCH_OVERHEAD + payload.length);
   compressed.set(batch.subarray(0, RECORD_BATCH_OVERHEAD));
   compressed.set(payload, RECORD_BATCH_OVERHEAD);

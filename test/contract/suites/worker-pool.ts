@@ -85,7 +85,18 @@ function jobTests(makeFixture: MakeFixture): void {
           () => workers.run("validate", { payload: withCompressedPayload(batch, codec, odd), outputBytesMax: 100_000 }),
           "INVALID_RECORD",
         );
-        expect(await workers.run("validate", check)).toEqual({ maxTimestamp: 199, minTimestamp: 0, keylessCount: 200 });
+        const recompress = { ...check, codec: "none", level: undefined } as const;
+        const summary = { maxTimestamp: 199, minTimestamp: 0, keylessCount: 200 };
+        const plain = await workers.run("recompress", { ...recompress, payload: compressed.slice() });
+        expect(plain.records).toEqual(summary);
+        expectSameBytes(plain.batch, batch);
+        const again = workers.runNow("recompress", { ...recompress, payload: batch, codec });
+        expectSameBytes(again.batch, compressed);
+        await expectWorkerError(
+          () => workers.run("recompress", { ...recompress, payload: compressed.slice(), outputBytesMax: 100 }),
+          "MESSAGE_TOO_LARGE",
+        );
+        expect(await workers.run("validate", check)).toEqual(summary);
       },
     );
   }
