@@ -3,6 +3,7 @@ import { expect, test } from "vitest";
 import { allWorkloads } from "./all-workloads.ts";
 import { appendWorkloads } from "./append-workloads.ts";
 import { codecWorkloads } from "./codec-workloads.ts";
+import { compactionWorkloads } from "./compaction-workloads.ts";
 import { memoryWorkloads } from "./memory-workload.ts";
 import { openWorkloads } from "./open-workloads.ts";
 import { noPeers } from "./peers.ts";
@@ -20,6 +21,7 @@ const MEASURED = [
   ...codecWorkloads(),
   ...tailingWorkloads(),
   ...openWorkloads(),
+  ...compactionWorkloads(),
   ...memoryWorkloads(),
 ].filter(({ name }) => !/0 KiB records, batches of|1 KiB records, batches of/u.test(name));
 

@@ -1,5 +1,6 @@
 import { appendWorkloads } from "./append-workloads.ts";
 import { codecWorkloads } from "./codec-workloads.ts";
+import { compactionWorkloads } from "./compaction-workloads.ts";
 import { clusterWorkloads } from "./cluster-workload.ts";
 import { memoryWorkloads } from "./memory-workload.ts";
 import { MICRO_WORKLOADS } from "./micro-workloads.ts";
@@ -19,6 +20,7 @@ export function allWorkloads(): readonly Workload[] {
     ...codecWorkloads(),
     ...tailingWorkloads(),
     ...openWorkloads(),
+    ...compactionWorkloads(),
     ...memoryWorkloads(),
     ...clusterWorkloads(),
   ];
