@@ -166,6 +166,92 @@ describe("a disk that fails", () => {
     expect(answers.slice(firstFailure)).not.toContain("none");
   });
 
+  // The first append goes alone; those behind it are one group, and each but the first of them rolls.
+  test.each([
+    ["sync", /1\.log$/],
+    ["syncDirectory", /orders-0$/],
+    ["write", /\.snapshot/],
+    ["open", /3\.log$/],
+    ["write", /3\.log$/],
+  ] as const)(
+    "EIO on %s of %s between the batches of one group: none before it is acknowledged unless it is durable, none behind it",
+    async (operation, path) => {
+      const fixture = new LogFixture({ segmentBytes: 100 });
+      const log = await fixture.open();
+      await log.append(batchOf(["first"], { id: 1, sequence: 0 }), { origin: "client" });
+      const lost = operation === "sync" ? ({ pages: "old" } as const) : {};
+      const fault = fixture.disk.inject({ operation, path, code: "EIO", ...lost });
+      const values = ["a", "b", "c", "d", "e"];
+      const answers = await Promise.all(
+        values.map((value, at) => {
+          const batch = batchOf([value], { id: 1, sequence: at + 1 });
+          return failureOf(log.append(batch, { origin: "client" }));
+        }),
+      );
+      expect([fault.hits, fixture.logDirectory.isOnline]).toEqual([1, false]);
+      const failed = answers.findIndex((answer) => answer !== "none");
+      expect(answers.slice(failed)).not.toContain("none");
+      fixture.powerCut();
+      const acknowledged = ["first", ...values.slice(0, failed)].map((value, at) => `${at}:${value}`);
+      expect((await recordsOf(await fixture.open())).slice(0, failed + 1)).toEqual(acknowledged);
+    },
+  );
+
+  test.each(["leader", "follower"] as const)(
+    "a flush beside an append fails: the log of the %s ends where it did, and nobody is told of the batch",
+    async (role) => {
+      const fixture = new LogFixture({ flush: "none" });
+      const log = await fixture.open({ epoch: role === "leader" ? 1 : "none" });
+      const append = (value: string, offset: number): Promise<unknown> =>
+        role === "leader"
+          ? log.append(batchOf([value], { id: 1, sequence: offset }), { origin: "client" })
+          : log.appendAsFollower(storedBatch([value], offset, 1));
+      await append("a", 0);
+      const sync = fixture.disk.stall({ operation: "sync", path: /\.log$/u });
+      fixture.disk.inject({ operation: "sync", path: /\.log$/u, code: "EIO", pages: "old" });
+      await log.flushInBackground();
+      // The write takes two calls, and waits at the second one.
+      const write = fixture.disk.stall({ operation: "write", path: /\.log$/u });
+      fixture.disk.limits.shortTransferOneIn = 1;
+      const appending = failureOf(append("b", 1));
+      const { producers } = log;
+      await new Promise(setImmediate);
+      sync.release();
+      await new Promise(setImmediate);
+      expect(fixture.logDirectory.isOnline).toBe(false);
+      write.release();
+      expect(await appending).toBe("SYNC_FAILED");
+      expect([log.logEndOffset, log.producers]).toEqual([1, producers]);
+    },
+  );
+
+  test("a flush fails beside a roll, and another one begins behind it: the recovery point stays where it was", async () => {
+    const fixture = new LogFixture({ flush: "none", segmentBytes: 150 });
+    const log = await fixture.open();
+    await log.append(batchOf(["a"]), { origin: "local" });
+    await log.flush();
+    await log.append(batchOf(["b"]), { origin: "local" });
+    const fault = fixture.disk.inject({ operation: "sync", path: /0\.log$/u, code: "EIO", pages: "old" });
+    const sync = fixture.disk.stall({ operation: "sync", path: /0\.log$/u });
+    await log.flushInBackground();
+    const { disk } = fixture;
+    const open = disk.open.bind(disk);
+    disk.open = async (path, mode) => {
+      if (path.endsWith("2.log")) {
+        sync.release();
+        await new Promise(setImmediate);
+      }
+      return open(path, mode);
+    };
+    expect(await failureOf(log.append(batchOf(["c"]), { origin: "local" }))).toBe("SYNC_FAILED");
+    await new Promise(setImmediate);
+    expect([fault.hits, log.flushedEndOffset, log.recoveryPoint]).toEqual([1, 1, 1]);
+    disk.open = open;
+    fixture.kill();
+    const after = await fixture.open();
+    expect([await recordsOf(after), after.damaged]).toEqual([["0:a"], []]);
+  });
+
   test("a partition whose directory is offline does not hold up or harm one in another directory", async () => {
     const environment = new SimulatedEnvironment({ seed: 1 });
     const first = new LogFixture({}, environment);

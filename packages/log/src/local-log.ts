@@ -10,6 +10,7 @@ import { storageError } from "./log-directory.ts";
 import { floorSegment, readLog } from "./log-read.ts";
 import type { LogView, ReadOptions, ReadResult } from "./log-read.ts";
 import type { LogState } from "./log-state.ts";
+import { PendingSync } from "./pending-sync.ts";
 import type { ProducerSnapshots } from "./producer-snapshots.ts";
 import { ProducerReplay } from "./producer-replay.ts";
 import type { ProducerState } from "./producer-state.ts";
@@ -62,8 +63,8 @@ export class LocalLog {
   #flushedEndOffset: Offset;
   #recoveryPoint: Offset;
   #bytesAboveRecoveryPoint = 0;
-  /** Files were made or removed since the directory was last synced. */
-  #isDirectoryDirty = false;
+  /** Dirty: files were made or removed. */
+  readonly #directorySync: PendingSync;
   /** Never rejects. */
   #backgroundFlush: Promise<void> | undefined;
   readonly #removals: DelayedRemovals;
@@ -84,7 +85,7 @@ export class LocalLog {
     this.#damaged = loaded.damaged;
     this.#snapshots = loaded.snapshots;
     this.#segments = loaded.segments;
-    this.#isDirectoryDirty = loaded.segments.some((segment) => segment.isDirty);
+    this.#directorySync = new PendingSync(loaded.segments.some((segment) => segment.isDirty));
     this.#logStartOffset = loaded.logStartOffset;
     this.#logEndOffset = loaded.logEndOffset;
     this.#lastBatchEndOffset = loaded.logEndOffset;
@@ -225,6 +226,8 @@ export class LocalLog {
     let segment: LogSegment;
     try {
       segment = await LogSegment.create(this.#segmentSettings, firstOffset);
+      // Only now: a flush beside it may have synced the directory a moment ago.
+      this.#directorySync.isDirty = true;
     } catch (error) {
       // Offsets below it may be given to batches yet: it does not know them.
       if (firstOffset > this.#logEndOffset) await this.#snapshots.removeUnless((offset) => offset < firstOffset);
@@ -317,7 +320,7 @@ export class LocalLog {
    */
   async raiseLogStart(offset: Offset): Promise<void> {
     if (offset <= this.#logStartOffset) return;
-    if (offset > this.#flushedEndOffset || this.#isDirectoryDirty) await this.#flush();
+    if (offset > this.#flushedEndOffset || this.#directorySync.isDirty) await this.#flush();
     await this.#state.saveStart(offset, this.#recoveryPoint);
     this.#logStartOffset = offset;
   }
@@ -394,7 +397,7 @@ export class LocalLog {
     await this.flush();
     this.active.indexes.noteEnd();
     await this.active.persistIndexes();
-    if (this.active.transactionIndex.count > 0) this.#isDirectoryDirty = true;
+    if (this.active.transactionIndex.count > 0) this.#directorySync.isDirty = true;
     if (this.#logEndOffset > (this.#snapshots.offsets.at(-1) ?? this.#logStartOffset))
       await this.#writeSnapshot(this.#logEndOffset, producers, true);
     await this.#syncDirectory();
@@ -410,7 +413,7 @@ export class LocalLog {
 
   async #writeSnapshot(offset: Offset, producers: ProducerState, durably: boolean): Promise<void> {
     await this.#snapshots.write(offset, producers, durably);
-    this.#isDirectoryDirty = true;
+    this.#directorySync.isDirty = true;
   }
 
   async #syncActive(): Promise<void> {
@@ -418,10 +421,8 @@ export class LocalLog {
     await this.#syncDirectory();
   }
 
-  async #syncDirectory(): Promise<void> {
-    if (!this.#isDirectoryDirty) return;
-    this.#isDirectoryDirty = false;
-    await this.#files.syncDirectory(this.#directory);
+  #syncDirectory(): Promise<void> {
+    return this.#directorySync.run(() => this.#files.syncDirectory(this.#directory));
   }
 
   /** Begins to flush beside appends, unless that is going on. A failure is told to `onFailure`. */
@@ -444,7 +445,7 @@ export class LocalLog {
     for (const segment of this.#segments) {
       await segment.sync();
       if (segment !== active) await segment.persistIndexes();
-      if (segment !== active && segment.transactionIndex.count > 0) this.#isDirectoryDirty = true;
+      if (segment !== active && segment.transactionIndex.count > 0) this.#directorySync.isDirty = true;
     }
     await this.#snapshots.sync();
     await this.#syncDirectory();

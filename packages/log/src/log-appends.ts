@@ -95,8 +95,11 @@ export class LogAppends {
       outcome.failure = this.#core.noteFailure(error);
     }
     try {
-      // What was written before a failure is in the log, and is answered as any other once it is safe.
+      // What was written before a full disk is in the log, and is answered as any other once it is safe. Behind a failed sync, the one
+      // of a roll in this group too, nothing is.
+      this.#core.checkUsable();
       if (this.#core.local.logEndOffset > startOffset || this.#core.local.isDirty) await this.#core.local.commit();
+      this.#core.checkUsable();
     } catch (error) {
       const failure = this.#core.noteFailure(error);
       for (const { entry } of outcome.answers) entry.reject(failure);
@@ -121,6 +124,7 @@ export class LogAppends {
       if (this.#core.epochs.latest?.epoch !== epoch) await this.#core.epochs.assign(epoch, first.baseOffset);
       for (const { entry, baseOffset } of run.accepted) stampBatch(group.buffer, entry.atBytes, baseOffset, epoch);
       await this.#core.local.write(group.buffer.subarray(first.entry.atBytes, first.entry.atBytes + run.sizeBytes));
+      this.#core.checkUsable();
     } catch (error) {
       for (const { remembered } of [...run.accepted].reverse()) remembered.undo();
       if (run.accepted.length > 0)
@@ -150,8 +154,7 @@ export class LogAppends {
           : entry.judgement;
       if (this.#core.leaderEpoch === undefined)
         throw new LogError({ code: "NOT_LEADER_OR_FOLLOWER", directory: this.#core.directory });
-      const stop = this.#core.failure ?? this.#core.logDirectory.offlineError;
-      if (stop !== undefined) throw stop;
+      this.#core.checkUsable();
       const verdict =
         judged instanceof LogError
           ? ({ type: "refuse", error: judged } as const)
@@ -231,6 +234,7 @@ export class LogAppends {
         await this.#core.epochs.assign(partitionLeaderEpoch as LeaderEpoch, toOffset(baseOffset));
       }
       await this.#core.local.write(bytes.subarray(0, sizeBytes));
+      this.#core.checkUsable();
     } catch (error) {
       // An epoch without its batches would refuse those of the epochs before it when they come again.
       this.#core.epochs.truncateFromEnd(this.#core.local.logEndOffset);
@@ -246,6 +250,7 @@ export class LogAppends {
       }),
     );
     await this.#core.local.commit();
+    this.#core.checkUsable();
     this.#core.wakeWaiters();
   }
 

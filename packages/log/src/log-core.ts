@@ -116,14 +116,23 @@ export class LogCore {
     const before = this.refusal;
     if (before !== undefined) return Promise.reject(before);
     return this.queue.run(async () => {
-      const stop = this.failure ?? this.logDirectory.offlineError;
-      if (stop !== undefined) throw stop;
+      this.checkUsable();
       try {
         return await run();
       } catch (error) {
         throw this.noteFailure(error);
       }
     });
+  }
+
+  /**
+   * To be called after every wait for the disk, before the log end moves or somebody is told: a flush beside it, or another partition's,
+   * may have failed meanwhile.
+   * @throws LogError, InvariantError the first failure
+   */
+  checkUsable(): void {
+    const stop = this.failure ?? this.logDirectory.offlineError;
+    if (stop !== undefined) throw stop;
   }
 
   /** Draws the consequence of an error for partition or directory. @returns what the caller is told */

@@ -134,6 +134,30 @@ describe("what survives", () => {
     expect(await recordsOf(after)).toEqual(["0:a", "1:b"]);
   });
 
+  test("a flush that syncs the directory while a roll makes the next segment leaves its name to the next one", async () => {
+    const fixture = new LogFixture({ flush: "none", segmentBytes: 100 });
+    const log = await fixture.open();
+    await log.append(batchOf(["a"]), { origin: "local" });
+    const sync = fixture.disk.stall({ operation: "sync", path: /\.log$/u });
+    await log.flushInBackground();
+    const { disk } = fixture;
+    const open = disk.open.bind(disk);
+    disk.open = async (path, mode) => {
+      if (path.endsWith("1.log")) {
+        sync.release();
+        await new Promise(setImmediate);
+      }
+      return open(path, mode);
+    };
+    await log.append(batchOf(["b"]), { origin: "local" });
+    disk.open = open;
+    await log.flush();
+    expect(log.recoveryPoint).toBe(2);
+    fixture.powerCut();
+    const after = await fixture.open();
+    expect([await recordsOf(after), after.damaged]).toEqual([["0:a", "1:b"], []]);
+  });
+
   test("a flush in the background makes durable what was written, and appends go on beside it", async () => {
     const fixture = new LogFixture({ flush: "none" });
     const log = await fixture.open();

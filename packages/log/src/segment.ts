@@ -13,6 +13,7 @@ import {
   TRANSACTION_INDEX_SUFFIX,
 } from "./file-names.ts";
 import { LogError } from "./error.ts";
+import { PendingSync } from "./pending-sync.ts";
 import { RecentBatches } from "./recent-batches.ts";
 import { SegmentIndexes } from "./segment-indexes.ts";
 import type { IndexedBatch } from "./segment-indexes.ts";
@@ -62,8 +63,6 @@ export class LogSegment {
   readonly indexes: SegmentIndexes;
   /** Bytes of whole batches; what lies beyond in the file is not the log's yet, or not any more. */
   sizeBytes = 0;
-  /** Bytes written or cut since the last `sync`. */
-  isDirty = false;
   transactionIndex: TransactionIndex;
   #path: string;
   readonly #files: FileSystem;
@@ -71,6 +70,7 @@ export class LogSegment {
   readonly #rollMs: number;
   readonly #nameSuffix: string;
   readonly #recent = new RecentBatches();
+  readonly #pendingSync = new PendingSync();
   /** When the segment was begun, or opened. */
   #createdMs: number;
   /** Written since the segment was opened, from here on. */
@@ -228,11 +228,18 @@ export class LogSegment {
     return this.io.read(file, target, positionBytes, isRecent ? DIRECT_CACHED_BYTES_MAX : DIRECT_BYTES_MAX);
   }
 
+  /** Bytes were written or cut since the last `sync` began. */
+  get isDirty(): boolean {
+    return this.#pendingSync.isDirty;
+  }
+
+  set isDirty(isDirty: boolean) {
+    this.#pendingSync.isDirty = isDirty;
+  }
+
   /** Makes the written batches durable. Not repeated after a failure: the caller takes the directory offline. @throws FileError */
-  async sync(): Promise<void> {
-    if (!this.isDirty) return;
-    this.isDirty = false;
-    await this.use((file) => file.sync());
+  sync(): Promise<void> {
+    return this.#pendingSync.run(() => this.use((file) => file.sync()));
   }
 
   /**

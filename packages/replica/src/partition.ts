@@ -101,6 +101,8 @@ export class Partition {
   #nextPendingId = 1;
   /** Role changes run one after another. */
   #transition: Promise<void> = Promise.resolve();
+  /** Of the disk that its log lies on. */
+  #storageFailure: LogError | undefined;
 
   constructor(options: PartitionOptions) {
     this.#options = options;
@@ -168,12 +170,27 @@ export class Partition {
   }
 
   /** From here on nothing of the old role counts. */
-  #leaveRole(): void {
+  #leaveRole(error: PeerErrorCode = "NOT_LEADER_OR_FOLLOWER"): void {
     const role = this.#role;
     this.#highWatermark = this.highWatermark;
     this.#role = { type: "none" };
-    if (role.type === "leader") for (const [, answer] of role.pending) answer("NOT_LEADER_OR_FOLLOWER");
+    if (role.type === "leader") for (const [, answer] of role.pending) answer(error);
     this.#moved.wake();
+  }
+
+  /**
+   * The disk of its log has failed. Nothing is acknowledged or served from here on, also not what was appended before and waits for the
+   * followers: a copy of it is counted here that may be gone.
+   * Source: apache/kafka core/src/main/scala/kafka/server/ReplicaManager.scala, handleLogDirFailure
+   */
+  storageFailed(error: LogError): void {
+    this.#storageFailure = error;
+    if (this.#role.type === "leader" || this.#role.type === "follower") this.#fail(error);
+  }
+
+  /** To be called after waiting for the log, before a role is taken. @throws LogError */
+  #checkStorage(): void {
+    if (this.#storageFailure !== undefined) throw this.#storageFailure;
   }
 
   async #becomeLeader(state: PartitionState): Promise<void> {
@@ -193,6 +210,7 @@ export class Partition {
       config,
       brokers: brokers(),
     });
+    this.#checkStorage();
     this.#role = { type: "leader", state: leader, pending: new Map() };
     // An ISR of one commits what it has.
     this.#logMoved();
@@ -208,6 +226,7 @@ export class Partition {
       highWatermark: this.#clamped(this.#highWatermark),
       backOffMs: this.#options.fetchBackoffMs,
     });
+    this.#checkStorage();
     this.#role = { type: "follower", state: follower };
     this.#options.events.readyToAsk(this);
   }
@@ -503,7 +522,7 @@ export class Partition {
   /** The replica stops: its disk, or a broken invariant. Others go on. */
   #fail(error: unknown): void {
     const reason = error instanceof Error ? error.message : String(error);
-    this.#leaveRole();
+    this.#leaveRole(error instanceof LogError ? "KAFKA_STORAGE_ERROR" : "NOT_LEADER_OR_FOLLOWER");
     this.#role = { type: "failed", reason };
     this.#options.events.failed(this, reason);
     if (!(error instanceof LogError || error instanceof InvariantError)) throw error;

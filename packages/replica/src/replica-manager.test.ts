@@ -229,6 +229,58 @@ test("a paused broker owes nobody a question once those that were out are over, 
   });
 });
 
+test("a failed disk: what waits for the followers is answered at once, and nothing is served or acknowledged any more", async () => {
+  const world = new World();
+  world.registrations = 2;
+  const led = stateOf("led", 1, { isr: [1, 2] });
+  world.news.push(() => ({ number: 1, partitions: [led] }));
+  await world.environment.kernel.run(async () => {
+    const manager = await world.start();
+    await world.wait(300);
+    const batch = encodeBatch([{ key: null, value: null, timestamp: 1 }], {});
+    const produce = async (acks: -1 | 1): Promise<string | undefined> => {
+      const partitions = [{ topic: "led", partition: 0, batch }];
+      const answer = await manager.handle({ kind: "produce", acks, timeoutMs: 60_000, partitions });
+      return answer.kind === "produce" ? answer.partitions[0]?.error : undefined;
+    };
+    const waiting = produce(-1);
+    await world.wait(100);
+    const partition = manager.partition(led);
+    expect(partition?.leaderState?.waitingProduceCount).toBe(1);
+    world.environment.files.inject({ operation: "sync", path: /\.log$/u, code: "EIO" });
+    await partition?.log.flushInBackground();
+    await world.wait(1);
+    const askedMs = world.environment.clock.monotonicMs();
+    expect(await waiting).toBe("KAFKA_STORAGE_ERROR");
+    // The follower fetches what it lacks, and then all of it is on two machines, of which one has lost it.
+    const partitions = [
+      {
+        topic: "led",
+        partition: 0,
+        currentLeaderEpoch: 0,
+        fetchOffset: 1,
+        lastFetchedEpoch: 0,
+        logStartOffset: 0,
+        flushedEndOffset: 0,
+        maxBytes: 1000,
+      },
+    ];
+    const fetched = await manager.handle({
+      kind: "fetch",
+      replicaId: 2,
+      brokerEpoch: 2,
+      maxWaitMs: 0,
+      minBytes: 0,
+      maxBytes: 1000,
+      partitions,
+    });
+    expect(fetched).toMatchObject({ partitions: [{ error: "KAFKA_STORAGE_ERROR" }] });
+    expect([await produce(1), partition?.role, partition?.highWatermark]).toEqual(["KAFKA_STORAGE_ERROR", "failed", 0]);
+    expect(world.environment.clock.monotonicMs()).toBe(askedMs);
+    await manager.close();
+  });
+});
+
 test("a failed disk: the broker is registered at once as one of another boot, with no clean stop, and follows nobody any more", async () => {
   const world = new World();
   world.areFetchesLost = true;

@@ -1,7 +1,7 @@
 import { BufferPool, decodeUtf8, encodeUtf8 } from "@tidemark/base";
 import type { Clock, Timer } from "@tidemark/base";
 import { putStateOffset, readStateOffset } from "@tidemark/log";
-import type { LogManager, TopicConfig } from "@tidemark/log";
+import type { LogError, LogManager, TopicConfig } from "@tidemark/log";
 import type {
   AnswerRoom,
   BrokerState,
@@ -131,7 +131,7 @@ export class ReplicaManager {
   static start(options: ReplicaManagerOptions): ReplicaManager {
     const manager = new ReplicaManager(options);
     manager.#following = manager.#followController();
-    options.logs.directory.onOffline(() => manager.#storageFailed());
+    options.logs.directory.onOffline((error) => manager.#storageFailed(error));
     manager.#every(options.config.highWatermarkCheckpointMs, () => manager.#checkpointHighWatermarks(false));
     manager.#every(options.config.replica.replicaLagTimeMaxMs / 2, async () => {
       for (const partition of manager.#partitions.values()) partition.tick();
@@ -298,9 +298,10 @@ export class ReplicaManager {
    * It follows nobody any more either: at the end of a log that cannot be written it would be taken for in sync. Later followerships do
    * not begin, since the log refuses them.
    */
-  #storageFailed(): void {
+  #storageFailed(error: LogError): void {
     this.#hasStorageFailed = true;
     this.#isRegistered = false;
+    for (const partition of this.#partitions.values()) partition.storageFailed(error);
     for (const fetcher of this.#fetchers.values()) fetcher.close();
     this.#interrupted.wake();
     void this.#noteFailedBoot();

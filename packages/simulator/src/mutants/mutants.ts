@@ -227,6 +227,7 @@ export const MUTANTS: readonly Mutant[] = [
         file: LOG_APPENDS,
         find: `    );
     await this.#core.local.commit();
+    this.#core.checkUsable();
     this.#core.wakeWaiters();
   }
 `,
@@ -432,7 +433,7 @@ export const MUTANTS: readonly Mutant[] = [
     edits: [
       {
         file: PARTITION,
-        find: `for (const [, answer] of role.pending) answer("NOT_LEADER_OR_FOLLOWER");`,
+        find: `for (const [, answer] of role.pending) answer(error);`,
         replace: `for (const [, answer] of role.pending) answer("NONE");`,
       },
     ],
