@@ -311,6 +311,22 @@ describe("beside a pass", () => {
     expect(await left(log, fixture)).toEqual(["0:a=1"]);
   });
 
+  test("others have their turn: no read of it is made on the event loop", async () => {
+    const fixture = new LogFixture();
+    const log = await fixture.open();
+    for (const pair of ["a=1", "a=2"]) await write(log, pair);
+    await log.roll();
+    const reads = fixture.disk.stall({ operation: "read", path: /\.log$/u });
+    let isOver = false;
+    const pass = log.compact().finally(() => (isOver = true));
+    await new Promise(setImmediate);
+    expect(isOver).toBe(false);
+    await write(log, "b=1");
+    reads.release();
+    await pass;
+    expect(await left(log, fixture)).toEqual(["1:a=2", "2:b=1"]);
+  });
+
   test("appends, reads and the close go on", async () => {
     const fixture = new LogFixture();
     const log = await fixture.open();

@@ -1,5 +1,5 @@
 import type { Offset, WorkerPool } from "@tidemark/base";
-import { fail, toOffset, WorkerError } from "@tidemark/base";
+import { fail, readFully, toOffset, WorkerError } from "@tidemark/base";
 import {
   checkCrc,
   codecId,
@@ -31,8 +31,11 @@ import { TIME_INDEX_ENTRY_BYTES } from "./time-index.ts";
 import { TransactionCleaning } from "./transaction-cleaning.ts";
 import type { AbortedTransaction } from "./transaction-index.ts";
 
-/** Read and written at a time; a larger batch is read whole. */
-const WINDOW_BYTES = 1024 ** 2;
+/**
+ * Read and written at a time; a larger batch is read whole. What is done with a window holds up the event loop: some ms, and between two of
+ * them others have their turn.
+ */
+const WINDOW_BYTES = 128 * 1024;
 const RELATIVE_OFFSET_MAX = 2 ** 31 - 1;
 /** A batch may decompress to so many times the largest that a leader takes. */
 const DECOMPRESSED_BYTES_FACTOR = 64;
@@ -345,7 +348,8 @@ async function* batchesOf(segment: LogSegment): AsyncGenerator<{ header: BatchHe
   for (let positionBytes = 0; positionBytes < segment.sizeBytes;) {
     const asked = Math.min(window.length, segment.sizeBytes - positionBytes);
     const from = positionBytes;
-    const count = await segment.use((file) => segment.read(file, window.subarray(0, asked), from));
+    // Through the pool, however small it is and wherever it lies: a pass that never waited would hold up the event loop to its end.
+    const count = await segment.use((file) => readFully(file, window.subarray(0, asked), from));
     if (count < asked) throw corrupt(positionBytes, "incomplete");
     let at = 0;
     while (at < count) {
