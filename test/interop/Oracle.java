@@ -180,9 +180,10 @@ public class Oracle {
                 Optional<Long> clean = words[1].equals("none") ? Optional.empty() : Optional.of(Long.parseLong(words[1]));
                 var found = Pattern.compile("=(\\d+)").matcher(method.invoke(null, log, clean, Long.parseLong(words[2])).toString());
                 found.find();
-                String firstDirty = found.group(1);
+                long firstDirty = Long.parseLong(found.group(1));
                 found.find();
-                return "ok " + firstDirty + " " + found.group(1);
+                LogToClean dirty = new LogToClean(log, firstDirty, Long.parseLong(found.group(1)), false);
+                return "ok " + dirty.firstDirtyOffset() + " " + dirty.firstUncleanableOffset();
             }
             case "clean" -> {
                 Time time = new StandingTime();

@@ -96,7 +96,6 @@ export class CompactionDuel {
     const log = await this.#open();
     const options = { firstDirtyOffset: cleanedEnd === undefined ? undefined : toOffset(cleanedEnd) };
     const { firstDirtyOffset, firstUncleanableOffset } = await log.compactionRange(options);
-    const { segments } = log;
     // No cleaner begins where nothing is dirty.
     const isDirty = firstUncleanableOffset > firstDirtyOffset;
     const cleanedEndOffset = isDirty ? (await log.compact(options)).cleanedEndOffset : firstDirtyOffset;
@@ -104,12 +103,9 @@ export class CompactionDuel {
     const { segmentBytes = 0, indexIntervalBytes = 0 } = this.#config;
     const config = `internal.segment.bytes=${segmentBytes} index.interval.bytes=${indexIntervalBytes} delete.retention.ms=${DELETE_RETENTION_MS}`;
     await this.#oracle.ask(`log open ${this.#theirDirectory} 0 ${end} clean cleanup.policy=compact ${config}`);
-    // Where a transaction is open inside a segment Kafka cleans that one too; ours stops at its beginning.
     const cleanable = `log cleanable ${cleanedEnd ?? "none"} ${this.#clock.nowMs}`;
-    const [theirFirst, theirLimit] = (await this.#oracle.ask(cleanable)).split(" ").map(Number);
-    const aligned = segments.findLast(({ baseOffset }) => baseOffset <= Math.max(theirLimit ?? 0, theirFirst ?? 0));
-    const [ours, theirs] = [`${firstDirtyOffset} ${firstUncleanableOffset}`, `${theirFirst} ${aligned?.baseOffset}`];
-    this.#exchanges.push({ command: cleanable, ours, theirs });
+    const range = `${firstDirtyOffset} ${firstUncleanableOffset}`;
+    this.#exchanges.push({ command: cleanable, ours: range, theirs: await this.#oracle.ask(cleanable) });
     if (isDirty) {
       const clean = `log clean ${firstDirtyOffset} ${firstUncleanableOffset} ${this.#clock.nowMs}`;
       this.#exchanges.push({ command: clean, ours: String(cleanedEndOffset), theirs: await this.#oracle.ask(clean) });

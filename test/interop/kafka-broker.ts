@@ -23,8 +23,9 @@ const OFFSET_CHECKPOINTS = [
 /** One Apache Kafka node, broker and controller in one process, on free ports of 127.0.0.1. */
 export class KafkaBroker {
   readonly bootstrapServer: string;
+  /** Kafka's log directory. */
+  readonly logDirectory: string;
   readonly #propertiesPath: string;
-  readonly #logDirectory: string;
   readonly #port: number;
   #process: ChildProcess | undefined;
   #output = "";
@@ -32,7 +33,7 @@ export class KafkaBroker {
   private constructor(directory: string, port: number) {
     this.bootstrapServer = `127.0.0.1:${port}`;
     this.#propertiesPath = join(directory, "node.properties");
-    this.#logDirectory = join(directory, "data");
+    this.logDirectory = join(directory, "data");
     this.#port = port;
   }
 
@@ -41,15 +42,19 @@ export class KafkaBroker {
     const [port, quorumPort] = await freePorts();
     const broker = new KafkaBroker(directory, port);
     await mkdir(directory, { recursive: true });
-    await writeFile(broker.#propertiesPath, propertiesOf({ port, quorumPort, logDirectory: broker.#logDirectory }));
+    await writeFile(broker.#propertiesPath, propertiesOf({ port, quorumPort, logDirectory: broker.logDirectory }));
     const options = ["format", "--cluster-id", CLUSTER_ID, "--config", broker.#propertiesPath];
     await mustRunClass("kafka.tools.StorageTool", options);
     return broker;
   }
 
-  /** Resolves once the node takes connections. */
-  async start(): Promise<void> {
-    const child = await spawnKafkaClass("kafka.Kafka", [this.#propertiesPath]);
+  /**
+   * Resolves once the node takes connections.
+   * @param settings `key=value`, beside those of the properties file
+   */
+  async start(...settings: readonly string[]): Promise<void> {
+    const overrides = settings.flatMap((setting) => ["--override", setting]);
+    const child = await spawnKafkaClass("kafka.Kafka", [this.#propertiesPath, ...overrides]);
     this.#process = child;
     // The last resort, when the suite is torn down in the middle: a broker runs on without its parent.
     const killAtExit = () => child.kill("SIGKILL");
@@ -96,19 +101,19 @@ export class KafkaBroker {
   async createTopic(topic: string): Promise<void> {
     const shape = ["--create", "--topic", topic, "--partitions", "1", "--replication-factor", "1"];
     await this.runTool("org.apache.kafka.tools.TopicCommand", shape);
-    const metadataPath = join(this.#logDirectory, `${topic}-0`, "partition.metadata");
+    const metadataPath = join(this.logDirectory, `${topic}-0`, "partition.metadata");
     await this.#waitUntil(`has ${metadataPath}`, () => exists(metadataPath));
   }
 
   /** The stopped node takes the files of a partition directory as its partition 0 of a topic that it has. */
   async adopt(topic: string, from: string): Promise<void> {
-    const target = join(this.#logDirectory, `${topic}-0`);
+    const target = join(this.logDirectory, `${topic}-0`);
     const withoutTopicId = async (path: string) =>
       (await readdir(path)).filter((name) => name !== "partition.metadata");
     for (const name of await withoutTopicId(target)) await rm(join(target, name));
     for (const name of await withoutTopicId(from)) await copyFile(join(from, name), join(target, name));
     for (const name of OFFSET_CHECKPOINTS) {
-      const path = join(this.#logDirectory, name);
+      const path = join(this.logDirectory, name);
       if (await exists(path)) await writeFile(path, withoutPartition(await readFile(path, "utf8"), `${topic} 0 `));
     }
   }
@@ -146,6 +151,17 @@ function propertiesOf(node: { port: number; quorumPort: number; logDirectory: st
     "listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
     `controller.quorum.voters=1@127.0.0.1:${node.quorumPort}`,
     `log.dirs=${node.logDirectory}`,
+    // One partition each, and the cleaner and the checkpoints at once: nothing here waits for time to pass.
+    "offsets.topic.num.partitions=1",
+    "offsets.topic.replication.factor=1",
+    "transaction.state.log.num.partitions=1",
+    "transaction.state.log.replication.factor=1",
+    "transaction.state.log.min.isr=1",
+    "log.cleaner.backoff.ms=100",
+    "log.initial.task.delay.ms=100",
+    "log.retention.check.interval.ms=200",
+    "log.flush.offset.checkpoint.interval.ms=200",
+    "log.flush.start.offset.checkpoint.interval.ms=200",
     "",
   ].join("\n");
 }

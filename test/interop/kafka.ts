@@ -78,10 +78,13 @@ function explainSpawnError(command: string, error: Error): Error {
   return isMissing ? new Error(advice, { cause: error }) : error;
 }
 
-/** What Java needs before the name of a class of Kafka's: its jars, and a log that only says errors, on standard error. */
+/**
+ * What Java needs before the name of a class of Kafka's: its jars, and a log that only says errors, on standard error. Nothing here runs
+ * long enough to be worth the second compiler, which takes as much time again as the rest of a start.
+ */
 function javaOptions(libs: string): string[] {
   const log4j = `-Dlog4j2.configurationFile=${join(HERE, "log4j2.properties")}`;
-  return ["-Xmx512m", "-XX:+UseSerialGC", log4j, "-cp", `${libs}/*`];
+  return ["-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", log4j, "-cp", `${libs}/*`];
 }
 
 /** Runs a class of Kafka's until it ends. */
