@@ -16,7 +16,7 @@ import { batchesIn, LogFixture } from "./log.fixture.ts";
 import type { PartitionLog } from "./partition-log.ts";
 
 /** More of them: TIDEMARK_COMPACTION_HISTORIES=5000. */
-const HISTORIES = Number(process.env["TIDEMARK_COMPACTION_HISTORIES"] ?? 80);
+const HISTORIES = Number(process.env["TIDEMARK_COMPACTION_HISTORIES"] ?? 50);
 const STEPS = 60;
 const KEYS = 6;
 const PRODUCERS = [7, 8, 9] as const;

@@ -38,7 +38,7 @@ export { CLEAN_SHUTDOWN_FILE, readCleanShutdownMarker } from "./clean-shutdown.t
 export type { CleanShutdownMarker } from "./clean-shutdown.ts";
 export { PRODUCER_ID_KEY } from "./directory-checkpoints.ts";
 export type { CheckpointReport } from "./directory-checkpoints.ts";
-export type { Uncleanable } from "./log-cleaner.ts";
+export type { CleanerConfig, Uncleanable } from "./log-cleaner.ts";
 export { LogManager } from "./log-manager.ts";
 export type { LogManagerCloseResult, LogManagerOptions, LogManagerReport } from "./log-manager.ts";
 export { decodeMetaProperties, META_PROPERTIES_FILE } from "./meta-properties.ts";

@@ -8,7 +8,7 @@ import { LogManager } from "./log-manager.ts";
 import type { PartitionLog } from "./partition-log.ts";
 
 /** More of them: TIDEMARK_CLEANER_RACES=2000. */
-const RACES = Number(process.env["TIDEMARK_CLEANER_RACES"] ?? 25);
+const RACES = Number(process.env["TIDEMARK_CLEANER_RACES"] ?? 15);
 const STEPS = 60;
 const KEYS = 5;
 

@@ -1,7 +1,7 @@
 import { toOffset } from "@tidemark/base";
 import type { BufferPool, Environment, State } from "@tidemark/base";
 import { LogManager } from "@tidemark/log";
-import type { TopicConfig } from "@tidemark/log";
+import type { CleanerConfig, TopicConfig } from "@tidemark/log";
 import type { PartitionName, PeerAddress, PeerHandler, PeerTransport } from "@tidemark/wire";
 import type { TruncationReport } from "./partition.ts";
 import { DEFAULT_REPLICA_MANAGER_CONFIG, ReplicaManager } from "./replica-manager.ts";
@@ -31,6 +31,8 @@ export interface BrokerNodeOptions {
   readonly bootId: string;
   /** For topics that the controller names. */
   readonly topicConfig: TopicConfig;
+  /** Of all its replicas, followers too. Kafka's defaults where it says nothing. */
+  readonly cleaner?: Partial<CleanerConfig>;
   readonly config?: Partial<ReplicaManagerConfig>;
   readonly onTruncated?: (report: TruncationReport) => void;
   readonly onFailed?: (name: PartitionName, reason: string) => void;
@@ -63,6 +65,7 @@ export class BrokerNode {
       nodeId: brokerId,
       clusterId: options.clusterId,
       defaults: topicConfig,
+      cleaner: options.cleaner,
       highWatermark: (topic, partition) => replicas?.partition({ topic, partition })?.highWatermark ?? toOffset(0),
     });
     try {

@@ -1,7 +1,7 @@
 import { resolve } from "node:path";
 import { BufferPool, fail, joinPath } from "@tidemark/base";
 import { randomUuid } from "@tidemark/log";
-import type { LogManager, TopicConfig } from "@tidemark/log";
+import type { CleanerConfig, LogManager, TopicConfig } from "@tidemark/log";
 import { BrokerNode, PeerServer, StreamPeerTransport } from "@tidemark/replica";
 import type { ReplicaDescription, ReplicaManager, ReplicaManagerConfig, TruncationReport } from "@tidemark/replica";
 import { openEnvironment, readBootId, TcpNetwork } from "@tidemark/runtime-node";
@@ -22,6 +22,8 @@ export interface BrokerOptions {
   readonly port?: number;
   /** For topics that the controller names. */
   readonly topicConfig: TopicConfig;
+  /** When it compacts its replicas that are to be compacted. Default: Kafka's. */
+  readonly cleaner?: Partial<CleanerConfig>;
   readonly config?: Partial<ReplicaManagerConfig>;
   /** Memory of the batches that come and go. Default: one of its own. */
   readonly pool?: BufferPool;

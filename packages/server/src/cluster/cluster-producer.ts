@@ -16,6 +16,15 @@ import { TidemarkError } from "../error.ts";
 /** Batches of one partition that may be under way. No more than the log remembers of a producer, or a repeated one could not be told. */
 export const BATCHES_IN_FLIGHT_MAX = BATCHES_REMEMBERED;
 
+/** What is wrong with the batch is told by its own name. */
+const FAULTS_OF_BATCHES = [
+  "INVALID_RECORD",
+  "INVALID_TIMESTAMP",
+  "MESSAGE_TOO_LARGE",
+  "RECORD_LIST_TOO_LARGE",
+  "UNSUPPORTED_COMPRESSION_TYPE",
+] as const;
+
 /** Answers after which the same batch is sent again, to whoever leads then. Idempotence makes that harmless. */
 const RETRIABLE: ReadonlySet<PeerErrorCode> = new Set([
   "NOT_LEADER_OR_FOLLOWER",
@@ -128,10 +137,11 @@ export class ClusterProducer {
       if (attempts === 1) this.#repeating += 1;
       const error = answer?.error ?? "NOT_LEADER_OR_FOLLOWER";
       if (!RETRIABLE.has(error))
-        throw new TidemarkError("KAFKA_STORAGE_ERROR", `${topic}-${partition} refuses a batch: ${error}`, {
-          topic,
-          partition,
-        });
+        throw new TidemarkError(
+          FAULTS_OF_BATCHES.find((code) => code === error) ?? "KAFKA_STORAGE_ERROR",
+          `${topic}-${partition} refuses a batch: ${error}`,
+          { topic, partition },
+        );
       const wasEarly = !isBehindAll && error === "OUT_OF_ORDER_SEQUENCE_NUMBER";
       await before;
       isBehindAll = true;

@@ -5,7 +5,7 @@ import { BufferPool, toOffset } from "@tidemark/base";
 import { DEFAULT_LOG_CONFIG } from "@tidemark/log";
 import { SERVER_UNSENT_BYTES_MAX, StreamPeerTransport } from "@tidemark/replica";
 import { SystemClock, TcpNetwork } from "@tidemark/runtime-node";
-import { checkCrc, encodeBatch, encodeFrame, FrameDecoder, scanBatch } from "@tidemark/wire";
+import { checkCrc, compressionCodec, encodeBatch, encodeFrame, FrameDecoder, scanBatch } from "@tidemark/wire";
 import { expect, test, vi } from "vitest";
 import { Broker } from "./broker.ts";
 import { ClusterProducer } from "./cluster-producer.ts";
@@ -87,6 +87,82 @@ test("three brokers whose memory is overwritten as soon as it is given back hold
     }
     // All that was lent came back: a way without its `giveBack` would show as a pool that stays empty.
     expect(pools.map(({ keptBytes }) => keptBytes > 0)).toEqual([true, true, true]);
+  } finally {
+    await transport.close();
+    for (const broker of brokers) await broker.close();
+    await controller.close();
+    await rm(directory, { recursive: true });
+  }
+});
+
+test("leader and followers compact their own logs; the leader gives batches the topic's codec, and refuses a record without a key", async () => {
+  const directory = await mkdtemp(join(tmpdir(), "tidemark-cluster-"));
+  const controller = await ControllerNode.open({ directory: join(directory, "controller") });
+  const brokers = await Promise.all(
+    BROKER_IDS.map((brokerId) =>
+      Broker.open({
+        directory: join(directory, `${brokerId}`),
+        brokerId,
+        controller: controller.address,
+        topicConfig: {
+          ...DEFAULT_LOG_CONFIG,
+          segmentBytes: 4096,
+          flush: "none",
+          compression: "none",
+          compressionType: "gzip",
+          cleanupPolicy: "compact",
+          minCleanableDirtyRatio: 0,
+        },
+        cleaner: { backoffMs: 5 },
+      }),
+    ),
+  );
+  const clock = new SystemClock();
+  const transport = new StreamPeerTransport({ network: new TcpNetwork(), clock });
+  try {
+    const assignments = [BROKER_IDS];
+    await controller.controller.createTopic({ name: TOPIC, topicId: "AAAAAAAAAAEAAAAAAAAAAg", assignments });
+    const producerOf = (producerId: number): ClusterProducer =>
+      new ClusterProducer({
+        transport,
+        clock,
+        controller: controller.address,
+        topic: TOPIC,
+        partition: 0,
+        producerId,
+        acks: -1,
+        requestTimeoutMs: 10_000,
+        deliveryTimeoutMs: 60_000,
+        retryBackoffMs: 20,
+      });
+    const producer = producerOf(7);
+    for (let batch = 0; batch < 80; batch += 1) {
+      await producer.ready();
+      const key = new Uint8Array([batch % 3]);
+      await producer.send([{ key, value: new Uint8Array(500).fill(batch), timestamp: 1 }]);
+    }
+    const refused = producerOf(8);
+    await refused.ready();
+    await expect(refused.send([{ key: null, value: null, timestamp: 1 }])).rejects.toMatchObject({
+      code: "INVALID_RECORD",
+    });
+    for (const { logs } of brokers) {
+      const log = logs.partition(TOPIC, 0);
+      if (log === undefined) throw new Error("every broker has a replica");
+      await vi.waitUntil(() => (log.cleanerOffset ?? 0) > 0 && log.dirtyPart.dirtyBytes === 0, { timeout: 20_000 });
+      let records = 0;
+      for (let next = 0; next < log.logEndOffset;) {
+        const { bytes } = await log.read({ fromOffset: toOffset(next), maxBytes: 1 });
+        const scan = scanBatch(bytes, 0);
+        if (scan.type !== "batch") throw new Error(scan.type);
+        expect(compressionCodec(scan.header)).toBe(scan.header.recordsCount === 0 ? "none" : "gzip");
+        records += scan.header.recordsCount;
+        next = scan.header.lastOffset + 1;
+      }
+      // The last of each key in what is clean, and all of the active segment.
+      const active = log.segments.at(-1)?.baseOffset ?? 0;
+      expect([records, log.logEndOffset]).toEqual([3 + log.logEndOffset - active, 80]);
+    }
   } finally {
     await transport.close();
     for (const broker of brokers) await broker.close();
