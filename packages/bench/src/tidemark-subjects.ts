@@ -343,7 +343,7 @@ async function readOne(log: PartitionLog, offset: Offset): Promise<Uint8Array | 
   const scan = scanBatch(bytes, 0);
   if (scan.type !== "batch") throw new Error("a batch that was stored cannot be read");
   if (!checkCrc(bytes, scan.header)) throw new Error("a batch that was stored is damaged");
-  for (const record of decodeRecords(scan.header, recordsSection(bytes, scan.header)))
+  for (const record of decodeRecords(scan.header, recordsSection(bytes, scan.header), offset))
     if (record.offset >= offset) return record.value;
   return undefined;
 }
@@ -355,8 +355,9 @@ export function pointFetches(batchName: string, batchBytes: number): Subject {
     open: async (directory, { quick }) => {
       const tidemark = await Tidemark.open({ directory, batchBytes });
       const topic = await tidemark.topic("bench", { flush: "none" });
-      const count = storedRecords(filledBatch(100, batchBytes), quick);
-      await appendCount(topic, count);
+      const batch = filledBatch(100, batchBytes);
+      const count = storedRecords(batch, quick);
+      await appendCount(topic, count, batch.recordsCount);
       return {
         sample: (budget) =>
           sampleGets(budget, count, async (offset) => {
@@ -370,12 +371,12 @@ export function pointFetches(batchName: string, batchBytes: number): Subject {
   };
 }
 
-/** Records of 100 B, in arrays. */
-async function appendCount(topic: Topic, count: number): Promise<void> {
+/** Records of 100 B, in arrays, of which none is split: they decide how large the batches are. */
+async function appendCount(topic: Topic, count: number, arrayRecords = CHUNK_RECORDS): Promise<void> {
   const value = eventText(100);
   const arrays = new InFlight(ARRAYS_IN_FLIGHT);
-  for (let at = 0; at < count; at += CHUNK_RECORDS) {
-    const chunk = Array.from({ length: Math.min(CHUNK_RECORDS, count - at) }, () => ({ value }));
+  for (let at = 0; at < count; at += arrayRecords) {
+    const chunk = Array.from({ length: Math.min(arrayRecords, count - at) }, () => ({ value }));
     await arrays.add(topic.append(chunk, TO_PARTITION_0));
   }
   await arrays.drain();

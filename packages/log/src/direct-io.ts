@@ -1,73 +1,119 @@
 import type { Clock, FileHandle } from "@tidemark/base";
 import { readFully, writeFully } from "@tidemark/base";
 
-/** A call of at most this many bytes may hold up the event loop: it costs less than a trip through the thread pool. */
-export const DIRECT_BYTES_MAX = 64 * 1024;
+/** A write of at most this many bytes may hold up the event loop: into the page cache it costs less than a trip through the pool. */
+export const DIRECT_WRITE_BYTES_MAX = 1024 * 1024;
 
-/** The same for a read that the page cache is expected to answer. */
-export const DIRECT_CACHED_BYTES_MAX = 512 * 1024;
+/** The same for a read of a file that is taken to lie in the page cache ... */
+export const DIRECT_READ_BYTES_MAX = 1024 * 1024;
+
+/** ... and of any other. */
+export const DIRECT_UNKNOWN_READ_BYTES_MAX = 64 * 1024;
+
+/** What a read of more than `DIRECT_UNKNOWN_READ_BYTES_MAX` brings in a millisecond, if the page cache has it. Disks are slower. */
+export const CACHED_BYTES_PER_MS = 1024 * 1024;
 
 /** A direct call that took longer sends its file to the pool ... */
 export const SLOW_CALL_MS = 2;
 
-/** ... for this long. */
-export const POOL_HOLD_MS = 1000;
+/** ... for this many times as long: so slow calls on a file take at most a tenth of the event loop's time. */
+export const POOL_HOLD_FACTOR = 10;
+
+/** When direct calls on a file have taken this long in all, one goes through the pool, so that the event loop turns. */
+export const DIRECT_MS_IN_A_ROW_MAX = 5;
+
+/** What the event-loop policy knows of a file. */
+export interface DirectIoState {
+  /** Monotonic; until then all calls go through the pool. */
+  poolUntilMs: number;
+  /** What direct calls took since one went through the pool. */
+  directMs: number;
+  /** Whether the last large read came as fast as memory does. */
+  isCached: boolean;
+}
 
 /**
- * Whether a file call of `bytes` is made directly, holding up the event loop.
- * @param limitBytes `DIRECT_BYTES_MAX` or `DIRECT_CACHED_BYTES_MAX`
+ * The event-loop policy: whether a call of `bytes` is made directly, holding up the event loop.
  *
- * A direct 4 KiB write costs 1-4 us against 30 us through the pool, but one beside another process's dirty pages was seen
- * to take 420 ms. So the last slow call decides: this bounds how often the loop is held up, not for how long.
+ * A direct 4 KiB write costs 1-4 us against 30 us through the pool, and one of 1 MiB 0.2 ms; but one beside another process's dirty pages
+ * was seen to take 420 ms. So what calls took decides: this bounds the share of time that the loop is held up, not for how long
+ * it is once. A caller that does nothing but await such calls never lets the loop turn: a call now and then goes through the pool.
  */
-export function goesDirect(bytes: number, limitBytes: number, poolUntilMs: number, nowMs: number): boolean {
-  return bytes <= limitBytes && nowMs >= poolUntilMs;
+export function goesDirect(operation: "read" | "write", bytes: number, state: DirectIoState, nowMs: number): boolean {
+  if (nowMs < state.poolUntilMs || state.directMs >= DIRECT_MS_IN_A_ROW_MAX) return false;
+  if (operation === "write") return bytes <= DIRECT_WRITE_BYTES_MAX;
+  return bytes <= (state.isCached ? DIRECT_READ_BYTES_MAX : DIRECT_UNKNOWN_READ_BYTES_MAX);
 }
 
-/** Until when a file's calls go through the pool after a direct call of `durationMs` that ended at `nowMs`. */
-export function nextPoolUntilMs(poolUntilMs: number, durationMs: number, nowMs: number): number {
-  return durationMs > SLOW_CALL_MS ? nowMs + POOL_HOLD_MS : poolUntilMs;
+/** Draws the consequences of a direct call that took `durationMs` and ended at `nowMs`. */
+export function noteDirectCall(state: DirectIoState, durationMs: number, nowMs: number): void {
+  state.directMs += durationMs;
+  if (durationMs > SLOW_CALL_MS) state.poolUntilMs = nowMs + durationMs * POOL_HOLD_FACTOR;
 }
 
-/** One file's reads and writes under the event-loop policy above. */
+/** Draws the consequences of a read of `bytes`, direct or not: a small one says nothing of how fast the file is. */
+export function noteRead(state: DirectIoState, bytes: number, durationMs: number): void {
+  if (bytes > DIRECT_UNKNOWN_READ_BYTES_MAX) state.isCached = bytes >= durationMs * CACHED_BYTES_PER_MS;
+}
+
+/** One file's reads and writes under the event-loop policy. */
 export class DirectIo {
   readonly #clock: Clock;
-  #poolUntilMs = Number.NEGATIVE_INFINITY;
+  readonly #state: DirectIoState = { poolUntilMs: Number.NEGATIVE_INFINITY, directMs: 0, isCached: false };
 
   constructor(clock: Clock) {
     this.#clock = clock;
   }
 
-  /** As base's `readFully`. */
-  async read(
-    file: FileHandle,
-    target: Uint8Array,
-    positionBytes: number,
-    limitBytes = DIRECT_BYTES_MAX,
-  ): Promise<number> {
+  /**
+   * Reads at once where the policy allows it.
+   * @returns bytes read, as `FileHandle.readNow`; `undefined` when the call belongs into the pool: `read` makes it there
+   * @throws FileError
+   */
+  readNow(file: FileHandle, target: Uint8Array, positionBytes: number): number | undefined {
     const startMs = this.#clock.monotonicMs();
-    if (!goesDirect(target.length, limitBytes, this.#poolUntilMs, startMs))
-      return readFully(file, target, positionBytes);
+    if (!goesDirect("read", target.length, this.#state, startMs)) return undefined;
     const count = file.readNow(target, positionBytes);
-    this.#observe(startMs);
+    this.#noteDirect(startMs, target.length);
+    return count;
+  }
+
+  /** Writes at once where the policy allows it; as `readNow`. @throws FileError */
+  writeNow(file: FileHandle, source: Uint8Array, positionBytes: number): number | undefined {
+    const startMs = this.#clock.monotonicMs();
+    if (!goesDirect("write", source.length, this.#state, startMs)) return undefined;
+    const count = file.writeNow(source, positionBytes);
+    this.#noteDirect(startMs, 0);
+    return count;
+  }
+
+  /** As base's `readFully`. */
+  async read(file: FileHandle, target: Uint8Array, positionBytes: number): Promise<number> {
+    const count = this.readNow(file, target, positionBytes);
     // A short count is the end of the file, or a file system's whim: the loop decides which.
-    if (count === target.length || count === 0) return count;
-    return count + (await readFully(file, target.subarray(count), positionBytes + count));
+    if (count !== undefined)
+      return count === target.length || count === 0
+        ? count
+        : count + (await readFully(file, target.subarray(count), positionBytes + count));
+    this.#state.directMs = 0;
+    const startMs = this.#clock.monotonicMs();
+    const pooledCount = await readFully(file, target, positionBytes);
+    noteRead(this.#state, pooledCount, this.#clock.monotonicMs() - startMs);
+    return pooledCount;
   }
 
   /** As base's `writeFully`. */
   async write(file: FileHandle, source: Uint8Array, positionBytes: number): Promise<void> {
-    const startMs = this.#clock.monotonicMs();
-    if (!goesDirect(source.length, DIRECT_BYTES_MAX, this.#poolUntilMs, startMs))
-      return writeFully(file, source, positionBytes);
-    const count = file.writeNow(source, positionBytes);
-    this.#observe(startMs);
+    const count = this.writeNow(file, source, positionBytes);
     if (count === source.length) return undefined;
-    return writeFully(file, source.subarray(count), positionBytes + count);
+    if (count === undefined) this.#state.directMs = 0;
+    const written = count ?? 0;
+    return writeFully(file, source.subarray(written), positionBytes + written);
   }
 
-  #observe(startMs: number): void {
+  #noteDirect(startMs: number, bytesRead: number): void {
     const nowMs = this.#clock.monotonicMs();
-    this.#poolUntilMs = nextPoolUntilMs(this.#poolUntilMs, nowMs - startMs, nowMs);
+    noteDirectCall(this.#state, nowMs - startMs, nowMs);
+    noteRead(this.#state, bytesRead, nowMs - startMs);
   }
 }

@@ -36,7 +36,11 @@ describe("a full disk", () => {
         const answers = await Promise.allSettled(
           Array.from({ length: 10 }, () => log.append(batch, { origin: "local" })),
         );
-        expect(answers.map(({ status }) => status)).toEqual(Array.from({ length: 10 }, () => "rejected"));
+        // The first of a turn is written alone where nobody waits for a sync; the others are one write, which does not fit.
+        const hasRoomAlone = flush === "none" && space >= batch.length;
+        const first = hasRoomAlone ? "fulfilled" : "rejected";
+        expect(answers.map(({ status }) => status)).toEqual([first, ...Array.from({ length: 9 }, () => "rejected")]);
+        if (hasRoomAlone) fixture.disk.limits.capacityBytes += batch.length;
         expect(await failureOf(log.append(batch, { origin: "local" }))).toBe(space < batch.length ? "ENOSPC" : "none");
         const end = log.logEndOffset;
         expect((await fixture.readFile(FIRST_LOG)).length).toBe(end * batch.length);

@@ -7,7 +7,7 @@ import { DelayedRemovals } from "./delayed-removals.ts";
 import { SWAP_SUFFIX } from "./file-names.ts";
 import type { LoadedLog } from "./load-log.ts";
 import { storageError } from "./log-directory.ts";
-import { floorSegment, readLog } from "./log-read.ts";
+import { floorSegment, readLog, readLogNow } from "./log-read.ts";
 import type { LogView, ReadOptions, ReadResult } from "./log-read.ts";
 import type { LogState } from "./log-state.ts";
 import { PendingSync } from "./pending-sync.ts";
@@ -159,31 +159,59 @@ export class LocalLog {
     return readLog(this.view, options);
   }
 
+  /** As `read`, at once; `undefined` when that cannot be. @throws LogError, FileError */
+  readNow(options: ReadOptions): ReadResult | undefined {
+    const segment = this.#segments[floorSegment(this.#segments, options.fromOffset)];
+    if (segment !== undefined && segment !== this.active) {
+      // As `#noteRead`, of one whose file is kept open already.
+      if (!this.#recentlyRead.delete(segment)) return undefined;
+      this.#recentlyRead.add(segment);
+    }
+    return readLogNow(this.view, options);
+  }
+
   /**
    * Writes whole batches at the end of the active segment. Nothing moves: `noteBatches` follows.
    * @throws LogError KAFKA_STORAGE_ERROR; with ENOSPC nothing of them is left in the file
    */
   async write(bytes: Uint8Array): Promise<void> {
-    const segment = this.active;
     try {
-      await segment.write(bytes);
+      await this.active.write(bytes);
     } catch (error) {
-      const failure = storageError(error, segment.path);
-      if (!failure.retriable) throw failure;
-      // In `always` mode durably, before anybody is told that it failed: else a crash could bring back what was refused.
-      await segment.cutBack(this.#config.flush === "always");
-      throw failure;
+      await this.failWrite(error);
     }
+  }
+
+  /**
+   * As `write`, at once.
+   * @returns false when that cannot be: then `write`
+   * @throws FileError; then `failWrite` is due before anything else is written
+   */
+  writeNow(bytes: Uint8Array): boolean {
+    return this.active.writeNow(bytes);
+  }
+
+  /** Draws the consequence of a failed write for the file: with ENOSPC nothing of it is left there. @throws LogError in any case */
+  async failWrite(error: unknown): Promise<never> {
+    const segment = this.active;
+    const failure = storageError(error, segment.path);
+    // In `always` mode durably, before anybody is told that it failed: else a crash could bring back what was refused.
+    if (failure.retriable) await segment.cutBack(this.#config.flush === "always");
+    throw failure;
   }
 
   /** Takes written batches into index and log end. */
   noteBatches(batches: readonly WrittenBatch[]): void {
-    for (const batch of batches) {
-      this.active.noteBatch(batch, this.#config.indexIntervalBytes);
-      if (batch.aborted !== undefined) this.active.transactionIndex.append(batch.aborted);
-      this.#bytesAboveRecoveryPoint += batch.sizeInBytes;
-      this.#logEndOffset = toOffset(batch.lastOffset + 1);
-    }
+    for (const batch of batches) this.noteBatch(batch);
+  }
+
+  /** Takes a written batch into index and log end. */
+  noteBatch(batch: WrittenBatch): void {
+    const { active } = this;
+    active.noteBatch(batch, this.#config.indexIntervalBytes);
+    if (batch.aborted !== undefined) active.transactionIndex.append(batch.aborted);
+    this.#bytesAboveRecoveryPoint += batch.sizeInBytes;
+    this.#logEndOffset = toOffset(batch.lastOffset + 1);
     this.#lastBatchEndOffset = this.#logEndOffset;
   }
 
@@ -198,7 +226,12 @@ export class LocalLog {
       await this.#syncActive();
       this.#flushedEndOffset = this.#logEndOffset;
       if (this.#bytesAboveRecoveryPoint >= UNFLUSHED_BYTES_MAX) await this.#raiseRecoveryPoint(this.#flushedEndOffset);
-    } else if (this.#bytesAboveRecoveryPoint >= UNFLUSHED_BYTES_MAX) this.startBackgroundFlush();
+    } else this.boundUnflushed();
+  }
+
+  /** Begins a flush where the recovery point lags too far; it stands still in `always` mode. */
+  boundUnflushed(): void {
+    if (this.#bytesAboveRecoveryPoint >= UNFLUSHED_BYTES_MAX) this.startBackgroundFlush();
   }
 
   /**

@@ -8,11 +8,12 @@ import {
   stampBatch,
   stampMaxTimestamp,
 } from "@tidemark/wire";
-import type { RecordsSummary } from "@tidemark/wire";
+import type { BatchHeader, RecordsSummary } from "@tidemark/wire";
 import { checkClientRecords, checkFollowerBatches, checkLeaderBatch } from "./append-checks.ts";
-import type { FollowerBatches } from "./append-checks.ts";
+import type { FollowerBatches, RecordsJudgement } from "./append-checks.ts";
 import { conversionOf } from "./append-conversion.ts";
 import { PRODUCER_ID_EXPIRATION_CHECK_MS } from "./config.ts";
+import { DIRECT_WRITE_BYTES_MAX } from "./direct-io.ts";
 import { LogError } from "./error.ts";
 import type { WrittenBatch } from "./local-log.ts";
 import type { LogCore } from "./log-core.ts";
@@ -35,12 +36,29 @@ interface GroupOutcome {
   failure: unknown;
 }
 
+const SOON = Promise.resolve();
+
+/** Where several batches come in one turn, those that are smaller share a write: a call costs more than their copy. */
+export const OWN_WRITE_BYTES_MIN = 16 * 1024;
+
+/** Where a batch is stamped that is written at once: the caller's memory is not ours. One for the process, since nobody waits meanwhile. */
+let stampBuffer = new Uint8Array(64 * 1024);
+
+function stampedCopy(batch: Uint8Array, baseOffset: Offset, epoch: LeaderEpoch): Uint8Array {
+  if (batch.length > stampBuffer.length) stampBuffer = new Uint8Array(DIRECT_WRITE_BYTES_MAX);
+  stampBuffer.set(batch);
+  stampBatch(stampBuffer, 0, baseOffset, epoch);
+  return stampBuffer.subarray(0, batch.length);
+}
+
 /** How batches come into a partition's log: checked and queued, then group by group written, synced, noted and answered. */
 export class LogAppends {
   readonly #core: LogCore;
   readonly #producerIdExpirationMs: number;
   /** Monotonic. */
   #nextExpiryCheckMs: number;
+  /** Written at once since the event loop began to run what is due now. */
+  #bytesInTurn = 0;
 
   constructor(core: LogCore, producerIdExpirationMs: number) {
     this.#core = core;
@@ -48,12 +66,20 @@ export class LogAppends {
     this.#nextExpiryCheckMs = core.clock.monotonicMs() + PRODUCER_ID_EXPIRATION_CHECK_MS;
   }
 
-  /** As `PartitionLog.append`, for all origins. @throws LogError as that does */
-  async append(batch: Uint8Array, options: ProducerAppend): Promise<AppendResult> {
-    const { refusal } = this.#core;
+  /** As `PartitionLog.append`, for all origins. @throws LogError as that does, as a rejection */
+  append(batch: Uint8Array, options: ProducerAppend): Promise<AppendResult> {
+    try {
+      return this.#append(batch, options);
+    } catch (error) {
+      return Promise.reject(error);
+    }
+  }
+
+  #append(batch: Uint8Array, options: ProducerAppend): Promise<AppendResult> {
+    const { refusal, config, workers, queue } = this.#core;
     if (refusal !== undefined) throw refusal;
     const nowMs = this.#core.nowMs();
-    const header = checkLeaderBatch(batch, options.origin, this.#core.config, nowMs);
+    const header = checkLeaderBatch(batch, options.origin, config, nowMs);
     let append = options;
     if (isControlBatch(header)) {
       const marker = endTransactionMarkerOf(batch, header);
@@ -61,12 +87,72 @@ export class LogAppends {
         throw new LogError({ code: "INVALID_RECORD", reason: "a control batch that is no coordinator's marker" });
       append = { ...options, marker };
     }
-    if (options.origin !== "client") return this.#core.queue.append(batch, header, append, undefined);
-    const leader = { config: this.#core.config, workers: this.#core.workers, nowMs };
+    if (options.origin !== "client") return this.#appendChecked(batch, header, append, undefined);
+    const leader = { config, workers, nowMs };
     const conversion = conversionOf(batch, header, leader);
-    if (conversion !== undefined) return this.#core.queue.appendConverted(batch, header, append, conversion);
-    return this.#core.queue.append(batch, header, append, checkClientRecords(batch, header, leader));
+    if (conversion !== undefined) return queue.appendConverted(batch, header, append, conversion);
+    return this.#appendChecked(batch, header, append, checkClientRecords(batch, header, leader));
   }
+
+  #appendChecked(
+    batch: Uint8Array,
+    header: BatchHeader,
+    append: ProducerAppend,
+    judgement: Promise<RecordsJudgement> | RecordsSummary | undefined,
+  ): Promise<AppendResult> {
+    return (
+      this.#appendNow(batch, header, append, judgement) ?? this.#core.queue.append(batch, header, append, judgement)
+    );
+  }
+
+  /**
+   * The usual append where nobody waits for a sync: nothing is queued before it, the batch is appended as it is, and it is written at once.
+   * What it takes to answer otherwise is in the queue's way.
+   * @returns `undefined` when it has to take its place in the queue
+   */
+  #appendNow(
+    batch: Uint8Array,
+    header: BatchHeader,
+    append: ProducerAppend,
+    judgement: Promise<RecordsJudgement> | RecordsSummary | undefined,
+  ): Promise<AppendResult> | undefined {
+    const { config, local, epochs, queue, leaderEpoch, producers } = this.#core;
+    if (config.flush === "always" || !queue.isIdle || !this.#fitsTurn(header.sizeInBytes)) return undefined;
+    if (leaderEpoch === undefined || epochs.latest?.epoch !== leaderEpoch) return undefined;
+    if (judgement instanceof Promise || config.timestampType === "LogAppendTime") return undefined;
+    const { lastOffsetDelta, sizeInBytes, maxTimestamp } = header;
+    if (judgement !== undefined && judgement.maxTimestamp !== maxTimestamp) return undefined;
+    if (sizeInBytes > DIRECT_WRITE_BYTES_MAX || producers.judge(header, append).type !== "append") return undefined;
+    const baseOffset = local.logEndOffset;
+    const lastOffset = toOffset(baseOffset + lastOffsetDelta);
+    const limits = { pendingBytes: 0, pendingFirstTimestamp: undefined, segmentBytesMax: config.segmentBytes };
+    if (local.active.mustRollBefore({ sizeInBytes, maxTimestamp, lastOffset }, limits)) return undefined;
+
+    const stamped = stampedCopy(batch, baseOffset, leaderEpoch);
+    try {
+      if (!local.writeNow(stamped)) return undefined;
+    } catch (error) {
+      return this.#core.task(() => local.failWrite(error));
+    }
+    this.#expireProducers();
+    const { aborted } = producers.remember(header, baseOffset, append.marker);
+    local.noteBatch({ lastOffset, sizeInBytes, maxTimestamp, aborted });
+    local.boundUnflushed();
+    this.#core.wakeWaiters();
+    if (this.#bytesInTurn === 0) void SOON.then(this.#turnOver);
+    this.#bytesInTurn += sizeInBytes;
+    return Promise.resolve({ baseOffset, lastOffset, duplicate: false });
+  }
+
+  /** Of a burst the small ones share a write, and the large ones do not hold up the loop for more than one of the largest does. */
+  #fitsTurn(sizeInBytes: number): boolean {
+    const isFirst = this.#bytesInTurn === 0;
+    return isFirst || (sizeInBytes >= OWN_WRITE_BYTES_MIN && this.#bytesInTurn + sizeInBytes <= DIRECT_WRITE_BYTES_MAX);
+  }
+
+  readonly #turnOver = (): void => {
+    this.#bytesInTurn = 0;
+  };
 
   /** As `PartitionLog.appendAsFollower`. @throws LogError as that does */
   appendAsFollower(bytes: Uint8Array, leaderEpoch: LeaderEpoch | undefined): Promise<AppendResult | undefined> {

@@ -52,11 +52,8 @@ export interface LogView {
  */
 export async function readLog(view: LogView, options: ReadOptions): Promise<ReadResult> {
   const { fromOffset } = options;
-  const { logStartOffset, logEndOffset, segments } = view;
-  if (fromOffset < logStartOffset || fromOffset > logEndOffset) {
-    throw new LogError({ code: "OFFSET_OUT_OF_RANGE", fetchOffset: fromOffset, logStartOffset, logEndOffset });
-  }
-  const limitOffset = Math.min(options.limitOffset ?? logEndOffset, logEndOffset);
+  const { logEndOffset, segments } = view;
+  const limitOffset = limitOf(view, options);
   const empty: ReadResult = { bytes: new Uint8Array(0), startOffset: fromOffset };
   if (fromOffset >= limitOffset) return empty;
   // Taken together with the log end: an append that comes while this reads must not move the end of the slice.
@@ -82,6 +79,54 @@ export async function readLog(view: LogView, options: ReadOptions): Promise<Read
     return { ...result, abortedTransactions: abortedIn(view, at, { startOffset: result.startOffset, endBytes }) };
   }
   return empty;
+}
+
+/**
+ * As `readLog`, at once, for the usual case: nothing is damaged, the first segment with the offset has its batch, its file is open, and the
+ * event-loop policy lets it be read directly.
+ * @returns `undefined` when it is another case
+ * @throws LogError OFFSET_OUT_OF_RANGE
+ * @throws FileError
+ */
+export function readLogNow(view: LogView, options: ReadOptions): ReadResult | undefined {
+  const { fromOffset } = options;
+  const { segments } = view;
+  const limitOffset = limitOf(view, options);
+  if (fromOffset >= limitOffset) return { bytes: new Uint8Array(0), startOffset: fromOffset };
+  const at = floorSegment(segments, fromOffset);
+  const segment = segments[at];
+  if (segment === undefined || view.damaged.length > 0) return undefined;
+  let toBytes = segment.sizeBytes;
+  if (limitOffset < view.logEndOffset && (segments[at + 1]?.baseOffset ?? limitOffset + 1) > limitOffset) {
+    const limit = segment.findBatchNow(limitOffset);
+    if (limit === undefined) return undefined;
+    toBytes = limit.positionBytes;
+  }
+  const first = segment.findBatchNow(fromOffset);
+  if (first === undefined) return undefined;
+  const { header, positionBytes } = first;
+  const minBytes = (options.minOneBatch ?? true) ? header.sizeInBytes : 0;
+  const sizeBytes = Math.min(toBytes - positionBytes, Math.max(options.maxBytes, minBytes));
+  if (sizeBytes <= 0) return { bytes: new Uint8Array(0), startOffset: fromOffset };
+  const bytes = options.pool?.take(sizeBytes) ?? new Uint8Array(sizeBytes);
+  if (sizeBytes <= first.bytes.length) bytes.set(first.bytes.subarray(0, sizeBytes));
+  else if (!segment.readNow(bytes, positionBytes)) {
+    options.pool?.giveBack(bytes);
+    return undefined;
+  }
+  // As `readLog`, which knows no more than the slice.
+  const startOffset = sizeBytes < RECORD_BATCH_OVERHEAD ? fromOffset : toOffset(header.baseOffset);
+  if (options.isolation !== "read_committed") return { bytes, startOffset };
+  const endBytes = positionBytes + sizeBytes;
+  return { bytes, startOffset, abortedTransactions: abortedIn(view, at, { startOffset, endBytes }) };
+}
+
+/** Batches that reach it are left out. @throws LogError OFFSET_OUT_OF_RANGE when the read begins outside of the log */
+function limitOf({ logStartOffset, logEndOffset }: LogView, { fromOffset, limitOffset }: ReadOptions): number {
+  if (fromOffset < logStartOffset || fromOffset > logEndOffset) {
+    throw new LogError({ code: "OFFSET_OUT_OF_RANGE", fetchOffset: fromOffset, logStartOffset, logEndOffset });
+  }
+  return Math.min(limitOffset ?? logEndOffset, logEndOffset);
 }
 
 /**
@@ -158,7 +203,7 @@ async function readSlice(
 
     async function fill(target: Uint8Array, filledBytes: number): Promise<void> {
       const rest = target.subarray(filledBytes);
-      const count = await segment.read(file, rest, fromBytes + filledBytes);
+      const count = await segment.io.read(file, rest, fromBytes + filledBytes);
       // Short data must never look like the end of the log.
       if (count < rest.length)
         throw new LogError({ code: "KAFKA_STORAGE_ERROR", failure: "IO_ERROR", path: segment.path, operation: "read" });

@@ -19,7 +19,22 @@ export class LogReads {
   }
 
   /** As `PartitionLog.read`. @throws LogError as that does */
-  async read(options: ReadOptions): Promise<ReadResult> {
+  read(options: ReadOptions): Promise<ReadResult> {
+    try {
+      const result = this.#readNow(options);
+      return result === undefined ? this.#read(options) : Promise.resolve(result);
+    } catch (error) {
+      return Promise.reject(error instanceof InvariantError ? error : storageError(error, this.#core.directory));
+    }
+  }
+
+  /** What the page cache is expected to have, without waiting: nothing runs meanwhile, so it is one moment. */
+  #readNow(options: ReadOptions): ReadResult | undefined {
+    if (this.#core.isClosed || this.#core.truncation !== undefined) return undefined;
+    return this.#core.local.readNow(this.#limited(options));
+  }
+
+  async #read(options: ReadOptions): Promise<ReadResult> {
     const empty = { bytes: new Uint8Array(0), startOffset: options.fromOffset };
     return this.#atOneMoment(() => this.#core.local.read(this.#limited(options)), empty);
   }

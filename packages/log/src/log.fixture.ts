@@ -1,4 +1,5 @@
 import { decodeUtf8, encodeUtf8, toLeaderEpoch, toOffset } from "@tidemark/base";
+import type { FileSystem } from "@tidemark/base";
 import { SimulatedDisk, SimulatedEnvironment } from "@tidemark/simulator";
 import { checkCrc, decodeRecords, encodeBatch, recordsSection, scanBatch, stampBatch } from "@tidemark/wire";
 import type { BatchHeader } from "@tidemark/wire";
@@ -38,9 +39,12 @@ export class LogFixture {
       config?: Partial<LogConfig>;
       areGapsRecorded?: boolean;
       producerIdExpirationMs?: number;
+      /** Instead of the environment's own. */
+      files?: FileSystem;
     } = {},
   ): Promise<PartitionLog> {
-    const { files, state, clock, random, workers } = this.environment;
+    const { state, clock, random, workers } = this.environment;
+    const files = options.files ?? this.environment.files;
     await files.makeDirectory(DIRECTORY);
     await files.syncDirectory(".");
     await files.syncDirectory("data");

@@ -140,10 +140,14 @@ describe("append and read", () => {
       const environment = new SimulatedEnvironment({ seed, mode: "kernel" });
       await environment.kernel.run(async () => {
         const log = await new LogFixture({ flush: "none" }, environment).open();
+        // A slow disk: the file's calls go through the pool.
+        environment.files.limits.directCallUs = 100_000;
         await log.append(batchOf(["a", "b"]), { origin: "local" });
         const limitOffset = log.logEndOffset;
         const reads = [0, 1].map((from) => log.read({ fromOffset: toOffset(from), maxBytes: 1 << 20, limitOffset }));
-        await log.append(batchOf(["c"]), { origin: "local" });
+        const appended = log.append(batchOf(["c"]), { origin: "local" });
+        expect(log.logEndOffset).toBe(limitOffset);
+        await appended;
         for (const { bytes } of await Promise.all(reads)) expect(batchesIn(bytes).at(-1)?.lastOffset).toBe(1);
         await log.close();
       });

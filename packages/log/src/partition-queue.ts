@@ -152,6 +152,11 @@ export class PartitionQueue {
     return this.#queuedBytes;
   }
 
+  /** Nothing waits, and nothing runs. */
+  get isIdle(): boolean {
+    return !this.#isRunning;
+  }
+
   /** Queues a batch that is converted when its turn comes near. @throws LogError QUEUE_FULL, as a rejection */
   appendConverted(
     batch: Uint8Array,

@@ -1,7 +1,8 @@
 import { fail, FileError, joinPath, readFileIfPresent, writeFully } from "@tidemark/base";
 import type { Clock, FileHandle, FileSystem, Offset } from "@tidemark/base";
+import { readBatchHeader } from "@tidemark/wire";
 import type { BatchHeader } from "@tidemark/wire";
-import { DIRECT_BYTES_MAX, DIRECT_CACHED_BYTES_MAX, DirectIo } from "./direct-io.ts";
+import { DirectIo } from "./direct-io.ts";
 import {
   DELETED_SUFFIX,
   LOG_SUFFIX,
@@ -25,8 +26,18 @@ import { TransactionIndex } from "./transaction-index.ts";
 /** A place in the file is looked for this much at a time: from an index entry it is not far. */
 const LOOKUP_CHUNK_BYTES = 8 * 1024;
 
-/** Bytes at the end of a segment that are taken to be in the page cache, if they were written since it was opened. */
-const RECENTLY_WRITTEN_BYTES_MAX = 16 * 1024 * 1024;
+/** Reads of `findBatchNow`: where an index has no entries nearby, the search belongs into `findBatch`. */
+const LOOKUP_READS_NOW_MAX = 16;
+
+/**
+ * What a lookup that does not wait reads first; behind a batch that is longer it reads a header, else `LOOKUP_CHUNK_BYTES`. Memory from all over a
+ * file is in no cache of the processor, and costs more than a call.
+ */
+const LOOKUP_NOW_FIRST_BYTES = 512;
+const LOOKUP_NOW_HEADER_BYTES = 128;
+
+/** For such lookups: nobody keeps what is in it. */
+const lookupChunk = new Uint8Array(LOOKUP_CHUNK_BYTES);
 
 /** What the segments of a log have in common. */
 export interface SegmentSettings {
@@ -73,8 +84,6 @@ export class LogSegment {
   readonly #pendingSync = new PendingSync();
   /** When the segment was begun, or opened. */
   #createdMs: number;
-  /** Written since the segment was opened, from here on. */
-  #writtenFromBytes = Number.POSITIVE_INFINITY;
   #file: FileHandle | undefined;
   #opening: Promise<FileHandle> | undefined;
   #users = 0;
@@ -186,11 +195,24 @@ export class LogSegment {
    */
   async write(bytes: Uint8Array): Promise<void> {
     const file = this.#file ?? fail("the active segment is open", { path: this.path });
-    this.#writtenFromBytes = Math.min(this.#writtenFromBytes, this.sizeBytes);
     try {
       await this.io.write(file, bytes, this.sizeBytes);
     } finally {
       // Not before: a sync that ran beside the write has covered a part of it at most, and took the segment for clean.
+      this.isDirty = true;
+    }
+  }
+
+  /**
+   * As `write`, at once.
+   * @returns false when the event-loop policy sends it to the pool, or not all could be written: then `write` all of it
+   * @throws FileError; then any part of them may be in the file
+   */
+  writeNow(bytes: Uint8Array): boolean {
+    const file = this.#file ?? fail("the active segment is open", { path: this.path });
+    try {
+      return this.io.writeNow(file, bytes, this.sizeBytes) === bytes.length;
+    } finally {
       this.isDirty = true;
     }
   }
@@ -219,13 +241,6 @@ export class LogSegment {
   #waitedMs(maxTimestamp: number, pendingFirstTimestamp: number | undefined): number {
     const firstTimestamp = this.indexes.firstTimestamp ?? pendingFirstTimestamp ?? NO_TIMESTAMP;
     return firstTimestamp >= 0 ? maxTimestamp - firstTimestamp : this.#clock.wallMs() - this.#createdMs;
-  }
-
-  /** Reads as `readFully`. What was written a moment ago is in the page cache: it is not worth a trip through the pool. @throws FileError */
-  async read(file: FileHandle, target: Uint8Array, positionBytes: number): Promise<number> {
-    const isRecent =
-      positionBytes >= this.#writtenFromBytes && positionBytes >= this.sizeBytes - RECENTLY_WRITTEN_BYTES_MAX;
-    return this.io.read(file, target, positionBytes, isRecent ? DIRECT_CACHED_BYTES_MAX : DIRECT_BYTES_MAX);
   }
 
   /** Bytes were written or cut since the last `sync` began. */
@@ -378,10 +393,45 @@ export class LogSegment {
     });
   }
 
+  /**
+   * As `positionOf` and a look at the batch, at once. Also reads what follows its begin, as far as it does so anyway.
+   * @returns `undefined` when it cannot be told at once
+   * @throws FileError
+   */
+  findBatchNow(offset: number): FoundNow | undefined {
+    const file = this.#file;
+    if (file === undefined) return undefined;
+    let atBytes = this.#recent.find(offset) ?? this.index.lookup(offset);
+    let wantedBytes = LOOKUP_NOW_FIRST_BYTES;
+    for (let reads = 0; reads < LOOKUP_READS_NOW_MAX; reads += 1) {
+      const asked = Math.min(wantedBytes, this.sizeBytes - atBytes);
+      if (asked <= 0) return undefined;
+      const chunk = lookupChunk.subarray(0, asked);
+      if (this.io.readNow(file, chunk, atBytes) !== asked) return undefined;
+      let at = 0;
+      while (at < asked) {
+        const scan = readBatchHeader(chunk, at);
+        if (scan.type === "corrupt") return undefined;
+        if (scan.type === "incomplete") break;
+        const { header } = scan;
+        if (header.lastOffset >= offset) return { header, positionBytes: atBytes + at, bytes: chunk.subarray(at) };
+        at += header.sizeInBytes;
+        wantedBytes = header.sizeInBytes > LOOKUP_NOW_FIRST_BYTES ? LOOKUP_NOW_HEADER_BYTES : LOOKUP_CHUNK_BYTES;
+      }
+      atBytes += at;
+    }
+    return undefined;
+  }
+
+  /** Fills `target` from the file, at once. @returns false when that cannot be done at once @throws FileError */
+  readNow(target: Uint8Array, positionBytes: number): boolean {
+    return this.#file !== undefined && this.io.readNow(this.#file, target, positionBytes) === target.length;
+  }
+
   /** Bytes of the file, in fresh memory. @throws LogError KAFKA_STORAGE_ERROR when there are fewer @throws FileError */
   async readBytes(positionBytes: number, count: number): Promise<Uint8Array> {
     const bytes = new Uint8Array(count);
-    const read = await this.use((file) => this.read(file, bytes, positionBytes));
+    const read = await this.use((file) => this.io.read(file, bytes, positionBytes));
     if (read === count) return bytes;
     throw new LogError({ code: "KAFKA_STORAGE_ERROR", failure: "IO_ERROR", path: this.path, operation: "read" });
   }
@@ -526,6 +576,12 @@ export class LogSegment {
 export interface FoundBatch {
   readonly header: BatchHeader;
   readonly positionBytes: number;
+}
+
+/** A batch that was found without waiting. */
+export interface FoundNow extends FoundBatch {
+  /** Of the file, from the begin of the batch on; overwritten by the next lookup. */
+  readonly bytes: Uint8Array;
 }
 
 /** Bytes `[fromBytes, toBytes)` of a segment file. */

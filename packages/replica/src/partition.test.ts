@@ -415,6 +415,8 @@ describe.each([
     "an append for acks %d is NOT_LEADER_OR_FOLLOWER, with who leads now, at once",
     async (acks) => {
       const replica = await leader([1]);
+      // The append waits for its turn: where nothing is before it, it would be written when the call returns.
+      const busy = replica.log.roll();
       const appending = replica.partition.produce(batch(["a"]), { acks, timeoutMs: 1000, origin: "client" });
       await replica.partition.applyState(stateOf(next));
       // No timer runs here: an answer that waited for one would never come.
@@ -424,6 +426,7 @@ describe.each([
         leaderId: next.leader,
         leaderEpoch: 6,
       });
+      await busy;
       expect([replica.log.logEndOffset, replica.failures]).toEqual([2, []]);
     },
   );
@@ -431,9 +434,18 @@ describe.each([
   test("a read answers nothing of the old leadership, and is no progress in the new one", async () => {
     const replica = await leader([1, 1]);
     const before = replica.partition.highWatermark;
+    // The disk answers after the controller has spoken.
+    const { log } = replica;
+    const read = log.read.bind(log);
+    let answerReads: () => void = () => undefined;
+    const answered = new Promise<void>((resolve) => {
+      answerReads = resolve;
+    });
+    log.read = (options) => answered.then(() => read(options));
     const reading = replica.fetch({ fetchOffset: 2, lastFetchedEpoch: 1 });
     const behind = replica.fetch({ fetchOffset: 1, lastFetchedEpoch: 1 });
     await replica.partition.applyState(stateOf(next));
+    answerReads();
     for (const answer of await Promise.all([reading, behind])) {
       expect(answer).toMatchObject({ error: "NOT_LEADER_OR_FOLLOWER", highWatermark: -1, logEndOffset: -1 });
       expect(answer.bytes).toHaveLength(0);

@@ -204,8 +204,9 @@ export class RecordIterator implements AsyncIterableIterator<FetchedRecord> {
     if (isControlBatch(header)) return [];
     const records: FetchedRecord[] = [];
     const payload = await decompressBatch(this.#source.workers, this.#slice, header, DECOMPRESSED_BYTES_MAX);
-    for (const { offset, timestamp, key, value, headers } of decodeRecords(header, payload)) {
-      if (offset < this.#offset || offset >= this.#endOffset) continue;
+    for (const { offset, timestamp, key, value, headers } of decodeRecords(header, payload, this.#offset)) {
+      if (offset >= this.#endOffset) break;
+      if (offset < this.#offset) continue;
       records.push({ topic, partition, offset, timestamp, key, value, headers });
     }
     return records;

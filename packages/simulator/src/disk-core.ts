@@ -18,7 +18,12 @@ export interface DiskLimits {
   handlesMax: number;
   /** One read or write in this many moves fewer bytes than asked; 0: none does. May change while running. */
   shortTransferOneIn: number;
+  /** What a direct call takes beside what its bytes take, microseconds; much more on a slow disk. May change while running. */
+  directCallUs: number;
 }
+
+/** On a disk that is not slow. */
+export const DIRECT_CALL_US = 2;
 
 export interface DiskCoreOptions {
   readonly completion: Completion;

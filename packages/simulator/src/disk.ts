@@ -4,7 +4,7 @@ import { immediateCompletion } from "./completion.ts";
 import type { Completion } from "./completion.ts";
 import { drawCrashImage, enumerateCrashImages } from "./crash-image.ts";
 import type { EnumerationLimits, LossRule } from "./loss-rule.ts";
-import { DiskCore } from "./disk-core.ts";
+import { DIRECT_CALL_US, DiskCore } from "./disk-core.ts";
 import type { DiskLimits } from "./disk-core.ts";
 import type { DiskFault, InjectedFault, Stall } from "./fault.ts";
 import { SimulatedFileHandle } from "./file-handle.ts";
@@ -53,6 +53,7 @@ export class SimulatedDisk implements FileSystem {
         capacityBytes: options.capacityBytes ?? Number.POSITIVE_INFINITY,
         handlesMax: options.handlesMax ?? Number.POSITIVE_INFINITY,
         shortTransferOneIn: options.shortTransferOneIn ?? 0,
+        directCallUs: options.directCallUs ?? DIRECT_CALL_US,
       },
       modifiedMs: this.#modifiedMs,
     });

@@ -4,8 +4,7 @@ import { copyBytes, isEqualBytes } from "./bytes.ts";
 import type { DiskCore } from "./disk-core.ts";
 import type { Inode } from "./operation.ts";
 
-/** What a small direct call costs (microseconds), and what a kibibyte adds. */
-const DIRECT_CALL_US = 2;
+/** What a kibibyte adds to the cost of a direct call, microseconds. */
 const DIRECT_KIBIBYTE_US = 0.5;
 
 export class SimulatedFileHandle implements FileHandle {
@@ -41,14 +40,14 @@ export class SimulatedFileHandle implements FileHandle {
 
   readNow(target: Uint8Array, positionBytes: number): number {
     this.#assertOpen("read");
-    this.#core.completion.spend(directCostUs(target.length));
+    this.#spend(target.length);
     return this.#core.read(this.#inode, this.path, target, positionBytes);
   }
 
   writeNow(source: Uint8Array, positionBytes: number): number {
     this.#assertOpen("write");
     this.#assertWritable("write");
-    this.#core.completion.spend(directCostUs(source.length));
+    this.#spend(source.length);
     return this.#core.write(this.#inode, this.path, source, positionBytes);
   }
 
@@ -116,6 +115,11 @@ export class SimulatedFileHandle implements FileHandle {
     this.#core.releaseHandle(this.#inode);
   }
 
+  /** A direct call holds up the whole process. */
+  #spend(count: number): void {
+    this.#core.completion.spend(this.#core.limits.directCallUs + (count / 1024) * DIRECT_KIBIBYTE_US);
+  }
+
   #assertOpen(operation: FileOperation): void {
     if (!this.#isOpen) throw new FileError("EBADF", operation, this.path);
   }
@@ -123,8 +127,4 @@ export class SimulatedFileHandle implements FileHandle {
   #assertWritable(operation: FileOperation): void {
     if (!this.#isWritable) throw new FileError("EBADF", operation, this.path);
   }
-}
-
-function directCostUs(count: number): number {
-  return DIRECT_CALL_US + (count / 1024) * DIRECT_KIBIBYTE_US;
 }

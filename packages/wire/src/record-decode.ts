@@ -13,20 +13,42 @@ const NO_HEADERS: readonly RecordHeader[] = [];
  *
  * Offsets may have gaps (compaction). A batch that counts no records yields none and its payload is not looked at.
  * @param payload the records section, decompressed; keys and values are views on it
+ * @param fromOffset records below it are stepped over, of which nothing but length and offset is looked at. Default: all are given
  * @throws WireError INVALID_RECORD when lengths or counts disagree, or anything follows the last record
  * @throws WireError INVALID_TIMESTAMP when a timestamp is no safe integer
  * Source: apache/kafka DefaultRecord.readFrom, DefaultRecordBatch.RecordIterator
  */
-export function* decodeRecords(header: BatchHeader, payload: Uint8Array): Generator<DecodedRecord, void, undefined> {
+export function* decodeRecords(
+  header: BatchHeader,
+  payload: Uint8Array,
+  fromOffset = 0,
+): Generator<DecodedRecord, void, undefined> {
   if (header.recordsCount === 0) return;
   const reader = new VarintReader(payload);
+  let isBelow = fromOffset > header.baseOffset;
   for (let index = 0; index < header.recordsCount; index += 1) {
     const endBytes = enterRecord(reader, header, index);
+    if (isBelow) {
+      const fromBytes = reader.position;
+      isBelow = stepToDelta(reader) < fromOffset - header.baseOffset && reader.fault === undefined;
+      reader.position = isBelow ? endBytes : fromBytes;
+      if (isBelow) {
+        leaveRecord(reader, header, index, endBytes);
+        continue;
+      }
+    }
     const record = decodeRecord(reader, header, index);
     leaveRecord(reader, header, index, endBytes);
     yield record;
   }
   refuseLeftOver(reader, header);
+}
+
+/** Reads a record up to its offset delta, and that. */
+function stepToDelta(reader: VarintReader): number {
+  reader.position += 1;
+  reader.readVarlong();
+  return reader.readVarint();
 }
 
 function decodeRecord(reader: VarintReader, header: BatchHeader, index: number): DecodedRecord {

@@ -78,6 +78,16 @@ describe("encode", () => {
             sequence: options.baseSequence < 0 ? -1 : incrementSequence(options.baseSequence, index),
           })),
         );
+        for (const fromOffset of [
+          0,
+          header.baseOffset,
+          header.baseOffset + 1,
+          header.lastOffset,
+          header.lastOffset + 1,
+        ])
+          expect([...decodeRecords(header, recordsSection(batch, header), fromOffset)]).toEqual(
+            decoded.filter(({ offset }) => offset >= fromOffset),
+          );
       }),
       { numRuns: 300 },
     );
@@ -182,6 +192,22 @@ describe("decode and validate", () => {
     const expected = expect.objectContaining({ name: "WireError", code: "INVALID_RECORD", reason });
     expect(() => [...decodeRecords(header, payload)]).toThrow(expected);
     expect(() => validateRecords(header, payload)).toThrow(expected);
+  });
+
+  test("a record that is stepped over has to end where it says, and its varints too", () => {
+    const last = "0e 00 00 02 01 02 61 00";
+    const from = (first: string): number[] => {
+      const [header, payload] = handMade(`${first} ${last}`, { recordsCount: 2, lastOffsetDelta: 1 });
+      return [...decodeRecords(header, payload, header.baseOffset + 1)].map(({ offset }) => offset - header.baseOffset);
+    };
+    expect(from("0e 00 00 00 01 02 60 00")).toEqual([1]);
+    expect(from("0e 00 00 00 07 07 07 07")).toEqual([1]); // Its fields are nobody's business.
+    for (const [first, reason] of [
+      ["06 00 80 80", "a varint is past the end"],
+      ["ee 00 00 00 00", "a record runs past the payload"],
+      ["00", "record length 0"],
+    ] as const)
+      expect(() => from(first)).toThrow(reason);
   });
 
   test("any attributes byte, and any negative length as null, are accepted by both", () => {

@@ -262,6 +262,11 @@ export const MUTANTS: readonly Mutant[] = [
         find: `    if (!isLimitBehind) toBytes =`,
         replace: `    if (!isLimitBehind && options.maxBytes >= toBytes - fromBytes) toBytes =`,
       },
+      {
+        file: "packages/log/src/log-read.ts",
+        find: `    toBytes = limit.positionBytes;`,
+        replace: `    if (options.maxBytes >= toBytes) toBytes = limit.positionBytes;`,
+      },
     ],
   },
   {
@@ -270,8 +275,16 @@ export const MUTANTS: readonly Mutant[] = [
     edits: [
       {
         file: "packages/log/src/direct-io.ts",
-        find: `    return writeFully(file, source.subarray(count), positionBytes + count);`,
-        replace: `    return undefined;`,
+        find: `    const written = count ?? 0;
+`,
+        replace: `    if (count !== undefined) return undefined;
+    const written = 0;
+`,
+      },
+      {
+        file: "packages/log/src/segment.ts",
+        find: `      return this.io.writeNow(file, bytes, this.sizeBytes) === bytes.length;`,
+        replace: `      return this.io.writeNow(file, bytes, this.sizeBytes) !== undefined;`,
       },
     ],
   },
@@ -281,9 +294,15 @@ export const MUTANTS: readonly Mutant[] = [
     edits: [
       {
         file: "packages/log/src/local-log.ts",
-        find: `      await segment.cutBack(this.#config.flush === "always");
-      throw failure;`,
-        replace: ``,
+        find: `    if (failure.retriable) await segment.cutBack(this.#config.flush === "always");
+`,
+        replace: `    if (failure.retriable) return undefined as never;
+`,
+      },
+      {
+        file: LOG_APPENDS,
+        find: `      return this.#core.task(() => local.failWrite(error));`,
+        replace: `      if (!String(error).includes("ENOSPC")) return this.#core.task(() => local.failWrite(error));`,
       },
     ],
   },
