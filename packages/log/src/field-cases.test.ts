@@ -1,13 +1,34 @@
 import { toOffset } from "@tidemark/base";
 import { expect, test } from "vitest";
 import { segmentFileName } from "./file-names.ts";
-import { batchOf, DIRECTORY, LogFixture, recordsOf } from "./log.fixture.ts";
+import { batchOf, concat, DIRECTORY, LogFixture, recordsOf, storedBatch } from "./log.fixture.ts";
 import { append, CONFIG, lead, ManagerFixture } from "./log-manager.fixture.ts";
+import type { PartitionLog } from "./partition-log.ts";
 
 // Cases from the field that are no other file's: their ids are those of the list in docs/conformance.md.
 
 const BATCH_BYTES = batchOf(["x"]).length;
 const VALUES = ["a", "b", "c", "d"];
+
+test("BR-006 a segment whose offsets lie too far apart for an index is not split: it ends there, or is damaged where that was durable", async () => {
+  const far = 3_000_000_000;
+  const [near, beyond] = [storedBatch(["near"], 0, 0), storedBatch(["beyond"], far, 0)];
+  const openWith = async (recoveryPoint: number): Promise<PartitionLog> => {
+    const fixture = new LogFixture();
+    await (await fixture.open({ epoch: "none" })).close();
+    fixture.kill();
+    await fixture.writeFile(segmentFileName(toOffset(0), ".log"), concat(near, beyond));
+    await fixture.environment.state.commit([{ key: "recovery-point/orders-0", value: int64(recoveryPoint) }], {
+      sync: true,
+    });
+    return fixture.open({ epoch: "none" });
+  };
+  const cut = await openWith(0);
+  expect([cut.logEndOffset, cut.recovery.cut?.positionBytes, cut.damaged]).toEqual([1, near.length, []]);
+  const damaged = await openWith(far + 1);
+  expect(damaged.damaged).toMatchObject([{ fromOffset: 1, toOffset: far + 1, fromBytes: near.length }]);
+  expect(damaged.refusal).toMatchObject({ code: "KAFKA_STORAGE_ERROR" });
+});
 
 test("BR-017 an index whose last entry is that of the segment's first offset is no damage", async () => {
   for (const base of [0, 1]) {
