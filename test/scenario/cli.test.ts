@@ -37,6 +37,7 @@ describe("words of the command line", () => {
       "fetch <topic>",
       "dump <...files>",
       "verify <dir>",
+      "repair <dir>",
       "describe <...dirs>",
       "simulate",
     ]) {
@@ -205,5 +206,61 @@ describe("verify and dump", () => {
     expect(torn.exitCode).toBe(1); // It was closed cleanly, so nothing may be missing.
     expect(torn.stdout.toString("utf8")).toContain("FAILED");
     expect((await runCommand(["dump", segment])).exitCode).toBe(1);
+  });
+});
+
+describe("repair", () => {
+  test("lists what is lost, refuses without --accept-loss and beside another process, and then makes the partition writable", async () => {
+    await using directory = await temporaryDirectory();
+    const data = join(directory.path, "data");
+    const run = (...args: string[]) => runCommand([...args, "--directory", data]);
+    for (const stdin of ["a\n", "b\n", "c\n"])
+      expect((await runCommand(["append", "orders", "--directory", data], { stdin })).exitCode).toBe(0);
+    expect((await runCommand(["repair", data])).stdout.toString("utf8")).toBe("OK: 1 partition, nothing to give up\n");
+    const segment = join(data, "log/orders-0/00000000000000000000.log");
+    const bytes = await readFile(segment);
+    const secondBatch = 12 + bytes.readInt32BE(8);
+    bytes[secondBatch + 8] = 0x7f; // Of its length.
+    await writeFile(segment, bytes);
+
+    const refused = await runCommand(["append", "orders", "--directory", data], { stdin: "d\n" });
+    expect([refused.exitCode, oneLineOf(refused)]).toEqual([2, expect.stringContaining("damaged")]);
+    const before = await snapshot(data);
+    const listed = await runCommand(["repair", data]);
+    expect(listed).toMatchObject({ exitCode: 1, stderr: "" });
+    expect(listed.stdout.toString("utf8")).toContain(`orders-0: offset 1: ${segment}, bytes ${secondBatch} to`);
+    expect(listed.stdout.toString("utf8")).toContain("1 offset of 1 partition cannot be read. Nothing was changed.");
+    expect(await snapshot(data)).toEqual(before);
+
+    const reader = startCommand(["fetch", "orders", "--directory", data, "--follow", "--from", "2"], {});
+    await expect.poll(async () => (await runCommand(["repair", data])).exitCode, { timeout: 20_000 }).toBe(2);
+    expect(oneLineOf(await runCommand(["repair", "--accept-loss", data]))).toContain("another process");
+    reader.child.kill("SIGKILL");
+    await reader.done;
+
+    const repaired = await runCommand(["repair", "--accept-loss", data]);
+    expect(repaired).toMatchObject({ exitCode: 0, stderr: "" });
+    expect(repaired.stdout.toString("utf8")).toMatch(
+      /orders-0: offset 1: .*\nREPAIRED: 1 offset of 1 partition given up/u,
+    );
+    expect((await runCommand(["append", "orders", "--directory", data], { stdin: "d\n" })).exitCode).toBe(0);
+    expect((await run("fetch", "orders")).stdout.toString("utf8")).toBe("a\nc\nd\n");
+    expect((await run("offsets", "orders")).stdout.toString("utf8")).toBe("orders:0:4\n");
+    expect((await runCommand(["verify", data])).exitCode).toBe(0);
+  });
+
+  test("bad input: one line, exit code 2", async () => {
+    await using directory = await temporaryDirectory();
+    const file = join(directory.path, "file");
+    await writeFile(file, "");
+    for (const [path, line] of [
+      [join(directory.path, "nowhere"), "no such file or directory"],
+      [file, "not a directory"],
+      [directory.path, "not a directory of Tidemark.open"],
+    ] as const) {
+      const result = await runCommand(["repair", "--accept-loss", path]);
+      expect([result.exitCode, oneLineOf(result)]).toEqual([2, expect.stringContaining(line)]);
+    }
+    expect((await runCommand(["repair"])).exitCode).toBe(2);
   });
 });

@@ -61,8 +61,9 @@ export function textOption(options: RawOptions, name: string): string | undefine
   return value.slice(MARK.length);
 }
 
+/** Of a flag whose name has two words, cac makes no boolean. */
 export function flagOption(options: RawOptions, name: string): boolean {
-  return options[name] === true;
+  return options[name] === true || options[name] === "true";
 }
 
 /** A whole number in [min, max]. */

@@ -196,6 +196,14 @@ function defineCommands(signal: AbortSignal): CAC {
   });
 
   cli
+    .command("repair <dir>", "List the offsets that a directory has lost; given up, its partitions take appends again")
+    .option("--accept-loss", "Give them up")
+    .action(async (path: string, options: RawOptions) => {
+      const { repair } = await import("./repair.ts");
+      return repair(path, { acceptLoss: flagOption(options, "acceptLoss") }, signal);
+    });
+
+  cli
     .command(
       "describe <...dirs>",
       "Print leader, epoch, ISR, LEO, HW, log start and epoch cache of replicas; never writes",

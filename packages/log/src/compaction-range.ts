@@ -72,7 +72,7 @@ export async function compactionRange(
   const cleanBytes = cleanBytesOf(segments, firstDirtyOffset);
   const dirtyBytes = bytesOf(dirty.filter(({ baseOffset }) => baseOffset < firstUncleanableOffset));
   const dirtyRatio = dirtyBytes === 0 ? 0 : dirtyBytes / (cleanBytes + dirtyBytes);
-  const isOld = dirtyBytes > 0 && firstTimestamp(dirty) < nowMs - config.maxCompactionLagMs;
+  const isOld = dirtyBytes > 0 && (await firstTimestamp(dirty)) < nowMs - config.maxCompactionLagMs;
   const isDue = dirtyRatio > config.minCleanableDirtyRatio || isOld;
   return { firstDirtyOffset, firstUncleanableOffset, cleanBytes, dirtyBytes, dirtyRatio, isDue };
 }
@@ -97,6 +97,8 @@ async function firstYoungSegment(
 }
 
 /** The earliest time of the first batches of these segments; infinite when there is none. */
-function firstTimestamp(segments: readonly LogSegment[]): number {
-  return Math.min(...segments.map(({ indexes }) => indexes.firstTimestamp ?? Number.POSITIVE_INFINITY));
+async function firstTimestamp(segments: readonly LogSegment[]): Promise<number> {
+  let earliest = Number.POSITIVE_INFINITY;
+  for (const segment of segments) earliest = Math.min(earliest, (await segment.firstTimestamp()) ?? earliest);
+  return earliest;
 }

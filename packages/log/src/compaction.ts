@@ -89,7 +89,7 @@ export async function compactSegments(compaction: Compaction): Promise<Compactio
   };
   let bytesAfter = 0;
   let bytesBefore = 0;
-  for (const group of groupSegments(segments, cleanedEndOffset, compaction)) {
+  for (const group of await groupSegments(segments, cleanedEndOffset, compaction)) {
     const cleaned = await cleanGroup(compaction, group, pass);
     bytesBefore += group.reduce((sum, { sizeBytes }) => sum + sizeBytes, 0);
     bytesAfter += cleaned.sizeBytes;
@@ -137,22 +137,25 @@ async function mapKeys(compaction: Compaction): Promise<KnownKeys> {
 }
 
 /** Neighbours that together make one segment: by bytes, index entries and the reach of relative offsets. */
-function groupSegments(
+async function groupSegments(
   segments: readonly LogSegment[],
   endOffset: Offset,
   { config, firstUncleanableOffset }: Compaction,
-): LogSegment[][] {
+): Promise<LogSegment[][]> {
   const groups: LogSegment[][] = [];
   let [bytes, offsets, times] = [0, 0, 0];
   for (const [at, segment] of segments.entries()) {
     if (segment.baseOffset >= endOffset) break;
+    await segment.loadIndexes();
+    const entries = { offsets: segment.index.count, times: segment.indexes.times.count };
+    segment.unloadIndexes();
     const group = groups.at(-1);
     const lastOffsetMax = (segments[at + 1]?.baseOffset ?? firstUncleanableOffset) - 1;
     const fits =
       group !== undefined &&
       bytes + segment.sizeBytes <= config.segmentBytes &&
-      (offsets + segment.index.count) * OFFSET_INDEX_ENTRY_BYTES <= config.segmentIndexBytes &&
-      (times + segment.indexes.times.count) * TIME_INDEX_ENTRY_BYTES <= config.segmentIndexBytes &&
+      (offsets + entries.offsets) * OFFSET_INDEX_ENTRY_BYTES <= config.segmentIndexBytes &&
+      (times + entries.times) * TIME_INDEX_ENTRY_BYTES <= config.segmentIndexBytes &&
       (segment.sizeBytes === 0 || lastOffsetMax - (group[0]?.baseOffset ?? 0) <= RELATIVE_OFFSET_MAX);
     if (fits) {
       group.push(segment);
@@ -161,8 +164,8 @@ function groupSegments(
       [bytes, offsets, times] = [0, 0, 0];
     }
     bytes += segment.sizeBytes;
-    offsets += segment.index.count;
-    times += segment.indexes.times.count;
+    offsets += entries.offsets;
+    times += entries.times;
   }
   return groups;
 }

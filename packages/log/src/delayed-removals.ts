@@ -8,8 +8,9 @@ import type { LogSegment } from "./segment.ts";
  */
 export class DelayedRemovals {
   readonly #clock: Clock;
-  readonly #waiting = new Map<LogSegment, Timer>();
-  readonly #running = new Set<Promise<void>>();
+  /** Made with the first removal, as below: most logs have none. */
+  #waiting: Map<LogSegment, Timer> | undefined;
+  #running: Set<Promise<void>> | undefined;
 
   constructor(clock: Clock) {
     this.#clock = clock;
@@ -17,24 +18,26 @@ export class DelayedRemovals {
 
   add(segment: LogSegment, delayMs: number): void {
     const timer = this.#clock.setTimer(delayMs, () => this.#remove(segment));
+    this.#waiting ??= new Map();
     this.#waiting.set(segment, timer);
   }
 
   /** Removes at once what still waits: nobody reads any more. */
   async finish(): Promise<void> {
-    for (const [segment, timer] of this.#waiting) {
+    for (const [segment, timer] of this.#waiting ?? []) {
       timer.cancel();
       this.#remove(segment);
     }
-    await Promise.all(this.#running);
+    if (this.#running !== undefined) await Promise.all(this.#running);
   }
 
   #remove(segment: LogSegment): void {
-    this.#waiting.delete(segment);
+    this.#waiting?.delete(segment);
     const running = segment
       .removeRenamed()
       .catch(() => undefined)
-      .finally(() => this.#running.delete(running));
+      .finally(() => this.#running?.delete(running));
+    this.#running ??= new Set();
     this.#running.add(running);
   }
 }

@@ -1,6 +1,7 @@
 import { encodeUtf8, joinPath, parseUtf8, writeFileAtomically } from "@tidemark/base";
 import type { FileSystem, State, StatePut } from "@tidemark/base";
 import { crc32c } from "@tidemark/wire";
+import { SEAL_PREFIX } from "./log-state.ts";
 import {
   CLEANER_CHECKPOINT,
   encodeOffsetCheckpoint,
@@ -37,6 +38,7 @@ const PARTITION_KEY_PREFIXES = [
   ...Object.values(STATE_NAME).map(stateOffsetPrefix),
   "segment-gap/",
   "segment-swap/",
+  SEAL_PREFIX,
   "leader-epoch/",
 ];
 
@@ -186,7 +188,7 @@ function isAsKnown(
 
 /** Puts that replace all offsets in `State` by those in the files. */
 function takeOver(state: State, contents: ReadonlyMap<CheckpointFile, OffsetCheckpointContent>): StatePut[] {
-  const notes = [...state.keys("segment-gap/"), ...state.keys("segment-swap/")];
+  const notes = ["segment-gap/", "segment-swap/", SEAL_PREFIX].flatMap((prefix) => state.keys(prefix));
   const puts: StatePut[] = notes.map((key) => ({ key, value: undefined }));
   for (const [name, { entries }] of contents) {
     const stateName = STATE_NAME[name];

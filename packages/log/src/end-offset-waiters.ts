@@ -14,20 +14,23 @@ interface Waiter {
 
 /** Readers that wait for the end of the log to move. */
 export class EndOffsetWaiters {
-  readonly #waiters = new Set<Waiter>();
+  /** Made with the first: most logs have none. */
+  #waiters: Set<Waiter> | undefined;
 
   /** @throws LogError QUEUE_FULL past `WAITERS_MAX` */
   add(beyond: number): EndOffsetWait {
-    if (this.#waiters.size >= WAITERS_MAX)
-      throw new LogError({ code: "QUEUE_FULL", queuedBytes: this.#waiters.size, limitBytes: WAITERS_MAX });
+    this.#waiters ??= new Set();
+    const waiters = this.#waiters;
+    if (waiters.size >= WAITERS_MAX)
+      throw new LogError({ code: "QUEUE_FULL", queuedBytes: waiters.size, limitBytes: WAITERS_MAX });
     let wake: () => void = () => undefined;
     const promise = new Promise<void>((resolve) => {
       wake = resolve;
     });
     const waiter: Waiter = { beyond, wake };
-    this.#waiters.add(waiter);
+    waiters.add(waiter);
     const cancel = (): void => {
-      this.#waiters.delete(waiter);
+      waiters.delete(waiter);
       wake();
     };
     return { promise, cancel };
@@ -35,6 +38,7 @@ export class EndOffsetWaiters {
 
   /** Wakes those whose offset the end has passed. */
   moved(endOffset: number): void {
+    if (this.#waiters === undefined) return;
     for (const waiter of this.#waiters) {
       if (waiter.beyond >= endOffset) continue;
       this.#waiters.delete(waiter);

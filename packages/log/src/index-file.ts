@@ -30,6 +30,16 @@ export class IndexFile {
     this.#entryBytes = entryBytes;
   }
 
+  /** Entries of the file, as far as that is known. */
+  get entries(): number | undefined {
+    return this.#entries === UNKNOWN ? undefined : this.#entries;
+  }
+
+  /** Whether the file holds exactly so many entries. */
+  holds(count: number): boolean {
+    return this.#entries === count && this.#sizeBytes === count * this.#entryBytes;
+  }
+
   /** The file is empty, and there. */
   async create(): Promise<void> {
     const file = await this.#files.open(this.path, "truncate");
@@ -63,22 +73,29 @@ export class IndexFile {
     return this.#sizeBytes !== this.#entries * this.#entryBytes;
   }
 
-  /** Brings the file to exactly the entries in memory, and syncs it. @returns whether it may not have been there. @throws FileError */
+  /**
+   * Brings the file to exactly the entries in memory, and syncs it. One of which nothing is known is replaced: nobody looks at it again at the
+   * next open, so a crash may not leave a part.
+   * @returns whether its name is new: then the caller syncs the directory
+   * @throws FileError
+   */
   async persist(index: IndexEntries): Promise<boolean> {
     const { count } = index;
-    if (this.#entries === count && this.#sizeBytes === count * this.#entryBytes) return false;
-    const mayBeNew = this.#sizeBytes === UNKNOWN;
+    if (this.holds(count)) return false;
+    const isNew = this.#sizeBytes === UNKNOWN;
     const fromEntry = Math.max(this.#entries, 0);
     const fromBytes = fromEntry * this.#entryBytes;
-    const file = await this.#files.open(this.path, "create");
+    const temporaryPath = `${this.path}.tmp`;
+    const file = await this.#files.open(isNew ? temporaryPath : this.path, isNew ? "truncate" : "create");
     try {
-      if (this.#sizeBytes !== fromBytes) await file.truncate(fromBytes);
+      if (!isNew && this.#sizeBytes !== fromBytes) await file.truncate(fromBytes);
       await writeFully(file, index.encode(fromEntry), fromBytes);
       await file.sync();
     } finally {
       await file.close();
     }
+    if (isNew) await this.#files.rename(temporaryPath, this.path);
     this.noteHolds(count);
-    return mayBeNew;
+    return isNew;
   }
 }

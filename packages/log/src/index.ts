@@ -79,6 +79,8 @@ export type {
   VerifySeverity,
 } from "./verify-report.ts";
 export { TransactionIndex } from "./transaction-index.ts";
+export { repairDirectory } from "./repair.ts";
+export type { DamagedPartition, RepairOptions, RepairReport } from "./repair.ts";
 export { verifyDirectory } from "./verify.ts";
 export type { VerifyOptions } from "./verify.ts";
 export { randomUuid } from "./uuid.ts";

@@ -13,6 +13,8 @@ import {
   SIDE_FILE_SUFFIXES,
 } from "./file-names.ts";
 import { LogState } from "./log-state.ts";
+import { NOTHING_TRUSTED, replayTrusted, trustSealed } from "./log-trust.ts";
+import type { Trusted } from "./log-trust.ts";
 import { surveyLog } from "./log-survey.ts";
 import type { LogSurvey, SeenEpoch } from "./log-survey.ts";
 import { ProducerReplay } from "./producer-replay.ts";
@@ -22,6 +24,9 @@ import type { ProducerState } from "./producer-state.ts";
 import type { DamagedRange, RecoveryReport } from "./recovery-report.ts";
 import { LogSegment, removeIfPresent } from "./segment.ts";
 import type { SegmentSettings } from "./segment.ts";
+
+/** Segment files looked at at a time, for their sizes. */
+const SIZES_AT_A_TIME = 8;
 
 /** What is drawn at once: 49 days. */
 const JITTER_MS_MAX = 2 ** 32;
@@ -53,6 +58,8 @@ export interface LoadedLog {
   readonly logEndOffset: Offset;
   readonly flushedEndOffset: Offset;
   readonly recoveryPoint: Offset;
+  /** Segments with a lower base offset are synced with their indexes. */
+  readonly sealedBelow: number;
   readonly damaged: readonly DamagedRange[];
   readonly report: RecoveryReport;
 }
@@ -79,11 +86,11 @@ export async function loadLog(options: LoadOptions): Promise<LoadedLog> {
   const snapshots = new ProducerSnapshots(files, directory, names);
 
   let segments = baseOffsets.map((baseOffset) => new LogSegment(segmentSettings, baseOffset));
-  const fileBytes: number[] = [];
-  // One after another: there may be more segments than a process may open files.
-  for (const segment of segments) fileBytes.push(await segment.use((file) => file.size()));
+  const fileBytes = await sizesOf(segments);
+  const epochFile = await readEpochs(files, directory);
+  const trusted = await trustedOf(options, { segments, fileBytes, names, state, epochFile });
 
-  const found = { segments, fileBytes, state, knownRecoveryPoint };
+  const found = { segments, fileBytes, state, knownRecoveryPoint, trusted };
   const { surveyed, snapshotsDamaged } = await surveyFromSnapshot(options, found, snapshots);
   const recoveryPointBefore = knownRecoveryPoint ?? toOffset(0);
   // From here on what is not noted is a loss.
@@ -130,11 +137,17 @@ export async function loadLog(options: LoadOptions): Promise<LoadedLog> {
     }
   }
   // An index that was rebuilt is put right at once: what a crash left of the file is nobody's to read.
-  for (const segment of segments) areNamesChanged = (await segment.persistIndexes()) || areNamesChanged;
+  for (const segment of segments) {
+    segment.damaged = damaged.filter(({ path }) => path === segment.path);
+    areNamesChanged = (await segment.persistIndexes()) || areNamesChanged;
+    if (segment !== segments.at(-1)) segment.unloadIndexes();
+  }
+  await segments.at(-1)?.loadIndexes();
+  await segments.at(-1)?.firstTimestamp();
   // A snapshot that went may not come back: the log could grow past its offset with other batches.
   if (!surveyed.isTrusted || areNamesChanged) await files.syncDirectory(directory);
 
-  const opened = await openEpochs(files, directory, {
+  const opened = await openEpochs(files, directory, epochFile, {
     survey: surveyed,
     recoveryPoint: recoveryPointBefore,
     logStartOffset,
@@ -160,11 +173,13 @@ export async function loadLog(options: LoadOptions): Promise<LoadedLog> {
     logEndOffset,
     flushedEndOffset: isAllDurable ? logEndOffset : recoveryPoint,
     recoveryPoint,
+    sealedBelow: segmentsFrom(segments, recoveryPoint)[0]?.baseOffset ?? 0,
     damaged,
     report: {
       wasCleanShutdown: options.wasCleanShutdown,
       recoveryPoint: knownRecoveryPoint,
       segmentCount: segments.length,
+      segmentsTrusted: surveyed.segmentsTrusted,
       segmentsScanned: surveyed.segmentsScanned,
       bytesScanned: surveyed.bytesScanned,
       cut: cutReport,
@@ -183,17 +198,62 @@ export async function loadLog(options: LoadOptions): Promise<LoadedLog> {
 }
 
 function settingsOf({ files, clock, random, directory, config }: LoadOptions): SegmentSettings {
-  const { segmentJitterMs } = config;
+  const { segmentJitterMs, indexIntervalBytes } = config;
   const segmentMs = segmentMsOf(config);
   // Any of it is one that Kafka may draw; but a limit near nothing would make a segment of each batch.
   const jitterMsMax = Math.min(segmentJitterMs, Math.floor(segmentMs / 2), JITTER_MS_MAX);
   const drawRollMs = (): number =>
     jitterMsMax === 0 ? segmentMs : segmentMs - random.below("segment-jitter", jitterMsMax);
-  return { files, clock, directory, indexBytesMax: config.segmentIndexBytes, drawRollMs };
+  return { files, clock, directory, indexBytesMax: config.segmentIndexBytes, indexIntervalBytes, drawRollMs };
+}
+
+/** A few at a time: there may be more segments than a process may open files. */
+async function sizesOf(segments: readonly LogSegment[]): Promise<number[]> {
+  const sizes: number[] = [];
+  let next = 0;
+  const runners = Array.from({ length: Math.min(SIZES_AT_A_TIME, segments.length) }, async () => {
+    for (let at = next++; at < segments.length; at = next++)
+      sizes[at] = (await segments[at]?.use((file) => file.size())) ?? 0;
+  });
+  const results = await Promise.allSettled(runners);
+  for (const result of results) if (result.status === "rejected") throw result.reason;
+  return sizes;
+}
+
+/** Nothing where another program wrote, or nothing is known, or the epoch file is none. */
+async function trustedOf(
+  options: LoadOptions,
+  found: {
+    segments: readonly LogSegment[];
+    fileBytes: readonly number[];
+    names: readonly string[];
+    state: LogState;
+    epochFile: EpochFile;
+  },
+): Promise<Trusted> {
+  const { segments, state, epochFile } = found;
+  const { recoveryPoint } = state;
+  if (options.areGapsRecorded === false || recoveryPoint === undefined || epochFile.epochs === undefined)
+    return NOTHING_TRUSTED;
+  const logStartOffset = Math.max(state.logStartOffset ?? 0, segments[0]?.baseOffset ?? 0);
+  const { wasCleanShutdown } = options;
+  const epochs = epochFile.epochs.entries;
+  const trusted = await trustSealed({ ...found, recoveryPoint, logStartOffset, epochs, wasCleanShutdown });
+  if (trusted.count === 0) for (const segment of segments) segment.reset();
+  return trusted;
 }
 
 interface TrustedSurvey extends LogSurvey {
   readonly isTrusted: boolean;
+  readonly segmentsTrusted: number;
+}
+
+interface Found {
+  readonly segments: readonly LogSegment[];
+  readonly fileBytes: readonly number[];
+  readonly state: LogState;
+  readonly knownRecoveryPoint: Offset | undefined;
+  readonly trusted: Trusted;
 }
 
 /**
@@ -202,17 +262,25 @@ interface TrustedSurvey extends LogSurvey {
  */
 async function surveyFromSnapshot(
   options: LoadOptions,
-  found: Parameters<typeof survey>[1],
+  found: Found,
   snapshots: ProducerSnapshots,
 ): Promise<{ surveyed: TrustedSurvey; snapshotsDamaged: readonly SnapshotFinding[] }> {
   const snapshotsDamaged: SnapshotFinding[] = [];
-  let limit = toOffset(Number.MAX_SAFE_INTEGER);
+  const { trusted } = found;
+  // Where the walk begins inside of the log, producers must be known as they were there.
+  const isWithin = trusted.count > 0 && !trusted.isStop;
+  let limit = toOffset(isWithin ? trusted.endOffset : Number.MAX_SAFE_INTEGER);
   for (;;) {
     const snapshot = await snapshots.load(limit, snapshotsDamaged);
     const surveyed = await survey(options, found, snapshot);
+    if (surveyed === undefined) {
+      for (const segment of found.segments) segment.reset();
+      const all = await surveyFromSnapshot(options, { ...found, trusted: NOTHING_TRUSTED }, snapshots);
+      return { ...all, snapshotsDamaged: [...snapshotsDamaged, ...all.snapshotsDamaged] };
+    }
     if ((snapshot?.offset ?? 0) <= surveyed.logEndOffset) return { surveyed, snapshotsDamaged };
     limit = surveyed.logEndOffset;
-    for (const segment of found.segments) segment.reset();
+    for (const segment of found.segments.slice(trusted.count)) segment.reset();
   }
 }
 
@@ -239,20 +307,24 @@ async function bringSnapshotsInLine(
   return true;
 }
 
-/** Believes a clean stop only if the log ends just where the stop said; otherwise looks at it as after a crash. */
+/**
+ * Believes a clean stop only if the log ends just where the stop said; otherwise looks at it as after a crash.
+ * @returns `undefined` when what was to be trusted has no batches where they should be: then all is to be looked at
+ */
 async function survey(
   options: LoadOptions,
-  found: {
-    segments: readonly LogSegment[];
-    fileBytes: readonly number[];
-    state: LogState;
-    knownRecoveryPoint: Offset | undefined;
-  },
+  found: Found,
   snapshot: LoadedSnapshot | undefined,
-): Promise<TrustedSurvey> {
-  const { knownRecoveryPoint } = found;
+): Promise<TrustedSurvey | undefined> {
+  const { knownRecoveryPoint, trusted } = found;
   const expiry = { nowMs: options.clock.wallMs(), expirationMs: options.producerIdExpirationMs };
+  const trustedSegments = found.segments.slice(0, trusted.count);
+  const replayed = async (): Promise<ProducerReplay | undefined> => {
+    const replay = new ProducerReplay(snapshot, expiry);
+    return (await replayTrusted(trustedSegments, trusted.endOffset, replay)) ? replay : undefined;
+  };
   const common = {
+    trusted,
     segments: found.segments,
     fileBytes: found.fileBytes,
     state: found.state,
@@ -262,16 +334,20 @@ async function survey(
     areGapsRecorded: options.areGapsRecorded ?? true,
     indexIntervalBytes: options.config.indexIntervalBytes,
   };
+  const segmentsTrusted = trusted.count;
   if (options.wasCleanShutdown && knownRecoveryPoint !== undefined) {
-    const producers = new ProducerReplay(snapshot, expiry);
-    const trusted = await surveyLog({ ...common, producers, isTrusted: true });
+    const producers = await replayed();
+    if (producers === undefined) return undefined;
+    const asLeft = await surveyLog({ ...common, producers, isTrusted: true });
     const isAsLeft =
-      trusted.cut === undefined && trusted.damaged.length === 0 && trusted.logEndOffset === knownRecoveryPoint;
-    if (isAsLeft) return { ...trusted, isTrusted: true };
-    for (const segment of found.segments) segment.reset();
+      asLeft.cut === undefined && asLeft.damaged.length === 0 && asLeft.logEndOffset === knownRecoveryPoint;
+    if (isAsLeft) return { ...asLeft, isTrusted: true, segmentsTrusted };
+    for (const segment of found.segments.slice(trusted.count)) segment.reset();
   }
-  const producers = new ProducerReplay(snapshot, expiry);
-  return { ...(await surveyLog({ ...common, producers, isTrusted: false })), isTrusted: false };
+  const producers = await replayed();
+  if (producers === undefined) return undefined;
+  const surveyed = await surveyLog({ ...common, producers, isTrusted: false });
+  return { ...surveyed, isTrusted: false, segmentsTrusted };
 }
 
 function segmentBaseOffsets(names: readonly string[]): Offset[] {
@@ -282,7 +358,7 @@ function segmentBaseOffsets(names: readonly string[]): Offset[] {
  * Removes what a crash left of work that was not finished, and segments that lie below the log start: a deletion may have got as far as to
  * take some of them away, which would look like a hole.
  */
-async function removeLeftovers(
+export async function removeLeftovers(
   files: FileSystem,
   directory: string,
   logStartOffset: Offset,
@@ -335,21 +411,29 @@ function segmentsFrom(segments: readonly LogSegment[], recoveryPoint: Offset): r
   return segments.filter((_segment, at) => (segments[at + 1]?.baseOffset ?? recoveryPoint + 1) > recoveryPoint);
 }
 
+/** The cache that the file makes, or why it makes none. */
+type EpochFile =
+  | { readonly epochs: LeaderEpochFileCache; readonly problem: undefined }
+  | { readonly epochs: undefined; readonly problem: string };
+
+async function readEpochs(files: FileSystem, directory: string): Promise<EpochFile> {
+  try {
+    return { epochs: await LeaderEpochFileCache.open(files, directory), problem: undefined };
+  } catch (error) {
+    if (!(error instanceof CheckpointError)) throw error;
+    return { epochs: undefined, problem: error.message };
+  }
+}
+
 async function openEpochs(
   files: FileSystem,
   directory: string,
+  file: EpochFile,
   log: { survey: TrustedSurvey; recoveryPoint: Offset; logStartOffset: Offset; logEndOffset: Offset },
 ): Promise<{ epochs: LeaderEpochFileCache; rebuilt: boolean; problem: string | undefined }> {
   const { seenEpochs, isTrusted } = log.survey;
-  let problem: string | undefined;
-  let epochs: LeaderEpochFileCache;
-  try {
-    epochs = await LeaderEpochFileCache.open(files, directory);
-  } catch (error) {
-    if (!(error instanceof CheckpointError)) throw error;
-    problem = error.message;
-    epochs = LeaderEpochFileCache.rebuilt(files, directory, seenEpochs);
-  }
+  let { problem } = file;
+  let epochs = file.epochs ?? LeaderEpochFileCache.rebuilt(files, directory, seenEpochs);
   if (problem === undefined) {
     if (!isTrusted) epochs = withScannedEpochs(files, directory, epochs.entries, log);
     problem = epochProblem(epochs.entries, seenEpochs, log);
@@ -368,7 +452,10 @@ function withScannedEpochs(
   entries: readonly EpochEntry[],
   log: { survey: LogSurvey; recoveryPoint: Offset },
 ): LeaderEpochFileCache {
-  const below = entries.filter((entry) => entry.startOffset < log.recoveryPoint);
+  // Deleted batches, which all were on the disk before the start was raised, speak for the entry of their epoch.
+  const below = entries.filter(
+    ({ epoch, startOffset }) => startOffset < log.recoveryPoint || log.survey.deletedEpochs.has(epoch),
+  );
   const latest = below.at(-1)?.epoch ?? -1;
   const scanned = log.survey.seenEpochs.filter((seen) => seen.epoch > latest && seen.startOffset >= log.recoveryPoint);
   // The file may rightly begin an epoch before its first batch, where the leader took over.

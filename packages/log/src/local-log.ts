@@ -1,5 +1,6 @@
 import { fail, InvariantError, toOffset } from "@tidemark/base";
 import type { FileSystem, Offset } from "@tidemark/base";
+import type { EpochEntry } from "@tidemark/epoch-cache";
 import { endTransactionMarkerOf } from "@tidemark/wire";
 import { SEALED_FILES_OPEN_MAX, UNFLUSHED_BYTES_MAX } from "./config.ts";
 import type { LogConfig } from "./config.ts";
@@ -9,6 +10,8 @@ import type { LoadedLog } from "./load-log.ts";
 import { storageError } from "./log-directory.ts";
 import { floorSegment, readLog, readLogNow } from "./log-read.ts";
 import type { LogView, ReadOptions, ReadResult } from "./log-read.ts";
+import { printOf } from "./log-seal.ts";
+import type { LogSeal } from "./log-seal.ts";
 import type { LogState } from "./log-state.ts";
 import { PendingSync } from "./pending-sync.ts";
 import type { ProducerSnapshots } from "./producer-snapshots.ts";
@@ -37,7 +40,7 @@ interface LocalLogOptions {
 /**
  * The segments of a partition and the offsets that say what of them is written, synced and to be scanned after a crash.
  *
- * Knows nothing of leaders, epochs or callers. Everything that changes it is called from the partition's queue, one at a time;
+ * Knows nothing of leaders and callers, and of epochs only what the next open may hold against their file. Everything that changes it is called from the partition's queue, one at a time;
  * only the background flush runs beside appends, and whatever removes or cuts waits for it first.
  * Invariant: recovery point <= end of the last batch <= log end; flushed end <= log end.
  * Source: apache/kafka storage/.../internals/log/LocalLog.java
@@ -63,13 +66,17 @@ export class LocalLog {
   #flushedEndOffset: Offset;
   #recoveryPoint: Offset;
   #bytesAboveRecoveryPoint = 0;
+  /** Segments with a base offset below are synced with their indexes: the state may vouch for them. */
+  #sealedBelow: number;
+  readonly #epochEntries: () => readonly EpochEntry[];
   /** Dirty: files were made or removed. */
   readonly #directorySync: PendingSync;
   /** Never rejects. */
   #backgroundFlush: Promise<void> | undefined;
-  readonly #removals: DelayedRemovals;
+  /** Made when it is needed, as below: most logs delete and read nothing. */
+  #removals: DelayedRemovals | undefined;
   /** Segments whose file may be open for readers, least recently read first. */
-  readonly #recentlyRead = new Set<LogSegment>();
+  #recentlyRead: Set<LogSegment> | undefined;
 
   constructor(
     options: LocalLogOptions,
@@ -78,7 +85,6 @@ export class LocalLog {
   ) {
     this.#files = options.files;
     this.#segmentSettings = loaded.segmentSettings;
-    this.#removals = new DelayedRemovals(loaded.segmentSettings.clock);
     this.#directory = options.directory;
     this.#config = options.config;
     this.#state = loaded.state;
@@ -91,6 +97,9 @@ export class LocalLog {
     this.#lastBatchEndOffset = loaded.logEndOffset;
     this.#flushedEndOffset = loaded.flushedEndOffset;
     this.#recoveryPoint = loaded.recoveryPoint;
+    this.#sealedBelow = loaded.sealedBelow;
+    const { epochs } = loaded;
+    this.#epochEntries = () => epochs.entries;
     this.#onFailure = events.onFailure;
     this.#onFlushed = events.onFlushed;
   }
@@ -164,7 +173,7 @@ export class LocalLog {
     const segment = this.#segments[floorSegment(this.#segments, options.fromOffset)];
     if (segment !== undefined && segment !== this.active) {
       // As `#noteRead`, of one whose file is kept open already.
-      if (!this.#recentlyRead.delete(segment)) return undefined;
+      if (this.#recentlyRead?.delete(segment) !== true) return undefined;
       this.#recentlyRead.add(segment);
     }
     return readLogNow(this.view, options);
@@ -225,7 +234,8 @@ export class LocalLog {
     if (this.#config.flush === "always") {
       await this.#syncActive();
       this.#flushedEndOffset = this.#logEndOffset;
-      if (this.#bytesAboveRecoveryPoint >= UNFLUSHED_BYTES_MAX) await this.#raiseRecoveryPoint(this.#flushedEndOffset);
+      if (this.#bytesAboveRecoveryPoint >= UNFLUSHED_BYTES_MAX)
+        await this.#raiseRecoveryPoint(this.#flushedEndOffset, this.active.baseOffset);
     } else this.boundUnflushed();
   }
 
@@ -250,7 +260,7 @@ export class LocalLog {
       await sealed.persistIndexes();
       if (sealed.transactionIndex.count > 0) await this.#files.syncDirectory(this.#directory);
       this.#flushedEndOffset = this.#logEndOffset;
-      await this.#raiseRecoveryPoint(this.#logEndOffset);
+      await this.#raiseRecoveryPoint(this.#logEndOffset, firstOffset);
     }
     if (firstOffset > this.#lastBatchEndOffset) {
       await this.#state.saveGapBefore(firstOffset, this.#lastBatchEndOffset);
@@ -295,12 +305,14 @@ export class LocalLog {
     const keptCount = floorSegment(this.#segments, offset) + 1;
     const kept = this.#segments.slice(0, keptCount);
     const last = kept.at(-1) ?? fail("a segment holds the offset", { offset });
-    const positionBytes = (await last.positionOf(offset, [])) ?? last.sizeBytes;
+    const positionBytes = (await last.positionOf(offset)) ?? last.sizeBytes;
     const rest = await this.#batchesBefore(kept, positionBytes, offset);
     const recoveryPoint = toOffset(Math.min(this.#recoveryPoint, rest.endOffset));
     const logStartOffset = toOffset(Math.min(this.#logStartOffset, offset));
-    await this.#state.noteTruncation(recoveryPoint, last.baseOffset, offset);
-    if (logStartOffset < this.#logStartOffset) await this.#state.saveStart(logStartOffset, recoveryPoint);
+    this.#sealedBelow = Math.min(this.#sealedBelow, last.baseOffset);
+    const seal = this.#seal({ logStartOffset });
+    await this.#state.noteTruncation({ recoveryPoint, offset, lastBaseOffset: last.baseOffset, seal });
+    if (logStartOffset < this.#logStartOffset) await this.#state.saveStart(logStartOffset, recoveryPoint, seal);
     this.#recoveryPoint = recoveryPoint;
     this.#logStartOffset = logStartOffset;
 
@@ -327,7 +339,13 @@ export class LocalLog {
    */
   async truncateFullyAndStartAt(offset: Offset, clearEpochs: () => Promise<void>): Promise<void> {
     // Whatever a crash leaves of the old segments is a whole log again, from its old start.
-    await this.#state.noteTruncation(toOffset(0), -1, toOffset(0));
+    this.#sealedBelow = 0;
+    await this.#state.noteTruncation({
+      recoveryPoint: toOffset(0),
+      offset: toOffset(0),
+      lastBaseOffset: -1,
+      seal: this.#seal(),
+    });
     this.#recoveryPoint = toOffset(0);
     await this.#snapshots.removeUnless(() => false);
     const removed = [...this.#segments].reverse();
@@ -354,7 +372,7 @@ export class LocalLog {
   async raiseLogStart(offset: Offset): Promise<void> {
     if (offset <= this.#logStartOffset) return;
     if (offset > this.#flushedEndOffset || this.#directorySync.isDirty) await this.#flush();
-    await this.#state.saveStart(offset, this.#recoveryPoint);
+    await this.#state.saveStart(offset, this.#recoveryPoint, this.#seal({ logStartOffset: offset }));
     this.#logStartOffset = offset;
   }
 
@@ -369,9 +387,10 @@ export class LocalLog {
     if (!(this.active.baseOffset <= this.#logEndOffset && this.firstBaseOffset <= this.#logStartOffset))
       fail("a log keeps the segment of its start", { directory: this.#directory });
     for (const segment of doomed) {
-      this.#recentlyRead.delete(segment);
+      this.#recentlyRead?.delete(segment);
       await segment.renameForRemoval();
       this.#snapshots.forget(segment.baseOffset);
+      this.#removals ??= new DelayedRemovals(this.#segmentSettings.clock);
       this.#removals.add(segment, this.#config.fileDeleteDelayMs);
     }
     await this.#files.syncDirectory(this.#directory);
@@ -389,12 +408,14 @@ export class LocalLog {
       fail("sources of a swap are sealed neighbours", { at, count: sources.length });
     const { baseOffset } = cleaned;
     const announced = { baseOffset, endBaseOffset: next.baseOffset, endOffset: await this.#endOf(cleaned) };
-    await this.#state.announceSwap(announced);
+    const sealedBelow = this.#sealedBelow;
+    this.#sealedBelow = Math.min(sealedBelow, baseOffset);
+    await this.#state.announceSwap(announced, this.#seal());
     const swap = await cleaned.renamed(this.#segmentSettings, SWAP_SUFFIX);
     await this.#files.syncDirectory(this.#directory);
     for (const source of [...sources].reverse()) {
       if (source.baseOffset === baseOffset) {
-        this.#recentlyRead.delete(source);
+        this.#recentlyRead?.delete(source);
         await source.makeWay();
       } else await this.#removeSegment(source);
     }
@@ -402,8 +423,9 @@ export class LocalLog {
     await this.#state.noteSwap(announced);
     const segment = await swap.renamed(this.#segmentSettings, "");
     await this.#files.syncDirectory(this.#directory);
-    await this.#state.forgetSwap(baseOffset);
     this.#segments = [...this.#segments.slice(0, at), segment, ...this.#segments.slice(at + sources.length)];
+    this.#sealedBelow = sealedBelow;
+    await this.#state.forgetSwap(baseOffset, this.#seal());
   }
 
   /** Where the batches of a segment end; its base offset when there is none. */
@@ -434,13 +456,22 @@ export class LocalLog {
     if (this.#logEndOffset > (this.#snapshots.offsets.at(-1) ?? this.#logStartOffset))
       await this.#writeSnapshot(this.#logEndOffset, producers, true);
     await this.#syncDirectory();
-    await this.#state.saveStart(this.#logStartOffset, this.#recoveryPoint);
+    const { active } = this;
+    this.#sealedBelow = active.baseOffset;
+    const seal = this.#seal();
+    const all = { logStartOffset: this.#logStartOffset, endOffset: this.#recoveryPoint };
+    const stop = { activeBytes: active.sizeBytes, print: printOf([active], this.#epochEntries(), all) };
+    // Only where the state vouches for all segments before the last one.
+    await this.#state.saveStart(this.#logStartOffset, this.#recoveryPoint, {
+      ...seal,
+      stop: seal.endBaseOffset === active.baseOffset ? stop : undefined,
+    });
   }
 
   /** Closes the files, whatever state they are in. */
   async close(): Promise<void> {
     await this.#backgroundFlush;
-    await this.#removals.finish();
+    await this.#removals?.finish();
     for (const segment of this.#segments) await segment.close().catch(() => undefined);
   }
 
@@ -483,17 +514,38 @@ export class LocalLog {
     await this.#snapshots.sync();
     await this.#syncDirectory();
     if (endOffset > this.#flushedEndOffset) this.#flushedEndOffset = endOffset;
-    await this.#raiseRecoveryPoint(endOffset, flushedBytes);
+    await this.#raiseRecoveryPoint(endOffset, active.baseOffset, flushedBytes);
     this.#onFlushed();
   }
 
-  async #raiseRecoveryPoint(endOffset: Offset, flushedBytes = this.#bytesAboveRecoveryPoint): Promise<void> {
+  /** What the state may vouch for: nothing from the first segment on in which damage was met. */
+  #seal(after: { readonly logStartOffset?: Offset } = {}): LogSeal {
+    const { logStartOffset = this.#logStartOffset } = after;
+    // Those that lie below the start may be gone at the next open, and are then.
+    const kept = this.#segments.filter(
+      (_segment, at) => (this.#segments[at + 1]?.baseOffset ?? Number.POSITIVE_INFINITY) > logStartOffset,
+    );
+    const damaged = kept.find((segment) => segment.damaged.length > 0);
+    const endBaseOffset = Math.min(this.#sealedBelow, damaged?.baseOffset ?? this.#sealedBelow);
+    const covered = kept.filter(({ baseOffset }) => baseOffset < endBaseOffset);
+    const print = printOf(covered, this.#epochEntries(), { logStartOffset, endOffset: endBaseOffset });
+    return { endBaseOffset, print, stop: undefined };
+  }
+
+  /** @param sealedBelow segments with a lower base offset are synced with their indexes too */
+  async #raiseRecoveryPoint(
+    endOffset: Offset,
+    sealedBelow: number,
+    flushedBytes = this.#bytesAboveRecoveryPoint,
+  ): Promise<void> {
     this.#bytesAboveRecoveryPoint -= flushedBytes;
     // Above the last batch a later open finds nothing but a segment that begins there; what else is missing it takes for a loss.
     const offset = toOffset(Math.min(endOffset, Math.max(this.#lastBatchEndOffset, this.active.baseOffset)));
-    if (offset <= this.#recoveryPoint || this.#damaged.length > 0) return;
+    if (this.#damaged.length > 0 || (offset <= this.#recoveryPoint && sealedBelow <= this.#sealedBelow)) return;
+    this.#sealedBelow = Math.max(this.#sealedBelow, sealedBelow);
     try {
-      await this.#state.raiseRecoveryPoint(offset);
+      if (offset <= this.#recoveryPoint) return await this.#state.saveSeal(this.#seal());
+      await this.#state.raiseRecoveryPoint(offset, this.#seal());
     } catch (error) {
       if (error instanceof InvariantError) throw error;
       return; // Where it stands it is right too, only low: the next raise tries again.
@@ -504,18 +556,20 @@ export class LocalLog {
   /** Keeps a bounded number of sealed files open. */
   async #noteRead(segment: LogSegment | undefined): Promise<void> {
     if (segment === undefined || segment === this.active) return;
-    this.#recentlyRead.delete(segment);
-    this.#recentlyRead.add(segment);
+    this.#recentlyRead ??= new Set();
+    const recentlyRead = this.#recentlyRead;
+    recentlyRead.delete(segment);
+    recentlyRead.add(segment);
     segment.keepOpen();
-    for (const oldest of this.#recentlyRead) {
-      if (this.#recentlyRead.size <= SEALED_FILES_OPEN_MAX) return;
-      this.#recentlyRead.delete(oldest);
+    for (const oldest of recentlyRead) {
+      if (recentlyRead.size <= SEALED_FILES_OPEN_MAX) return;
+      recentlyRead.delete(oldest);
       if (oldest !== this.active) await oldest.release();
     }
   }
 
   async #removeSegment(segment: LogSegment): Promise<void> {
-    this.#recentlyRead.delete(segment);
+    this.#recentlyRead?.delete(segment);
     await segment.remove();
     this.#snapshots.forget(segment.baseOffset);
   }

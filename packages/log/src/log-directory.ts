@@ -1,4 +1,5 @@
-import { FileError, InvariantError } from "@tidemark/base";
+import { FileError, InvariantError, joinPath } from "@tidemark/base";
+import type { FileLock, FileSystem } from "@tidemark/base";
 import { LogError } from "./error.ts";
 import type { StorageFailure } from "./error.ts";
 
@@ -79,4 +80,16 @@ export function isDirectoryFailure(error: LogError): boolean {
   const { type } = error;
   if (type.code !== "KAFKA_STORAGE_ERROR") return false;
   return type.failure === "SYNC_FAILED" || type.failure === "IO_ERROR";
+}
+
+/** One writer a directory. @throws LogError LOG_DIRECTORY_LOCKED, LOG_DIRECTORY_LOCK_UNSUPPORTED @throws FileError */
+export async function lockDirectory(files: FileSystem, directory: string): Promise<FileLock> {
+  try {
+    return await files.lock(joinPath(directory, ".lock"));
+  } catch (error) {
+    if (!(error instanceof FileError)) throw error;
+    if (error.code === "EBUSY") throw new LogError({ code: "LOG_DIRECTORY_LOCKED", directory }, { cause: error });
+    if (error.code !== "ENOTSUP") throw error;
+    throw new LogError({ code: "LOG_DIRECTORY_LOCK_UNSUPPORTED", directory }, { cause: error });
+  }
 }

@@ -1,10 +1,10 @@
-import { directoryOf, FileError, InvariantError, joinPath, toOffset } from "@tidemark/base";
+import { directoryOf, InvariantError, joinPath, toOffset } from "@tidemark/base";
 import type { Environment, FileLock, FileSystem, Offset, State } from "@tidemark/base";
 import { NO_BROKER_EPOCH, takeCleanShutdownMarker, writeCleanShutdownMarker } from "./clean-shutdown.ts";
 import { DirectoryCheckpoints, forgetPartition, knownPartitionNames } from "./directory-checkpoints.ts";
 import type { CheckpointReport } from "./directory-checkpoints.ts";
 import { LogError } from "./error.ts";
-import { isDirectoryFailure, LogDirectory, storageError } from "./log-directory.ts";
+import { isDirectoryFailure, lockDirectory, LogDirectory, storageError } from "./log-directory.ts";
 import { openMetaProperties } from "./meta-properties.ts";
 import type { MetaProperties } from "./meta-properties.ts";
 import type { OffsetCheckpointEntry } from "./offset-checkpoint.ts";
@@ -472,17 +472,6 @@ interface ManagerParts {
   readonly topics: Map<string, TopicDescription>;
   readonly logs: Map<string, PartitionLog>;
   readonly report: LogManagerReport;
-}
-
-async function lockDirectory(files: FileSystem, directory: string): Promise<FileLock> {
-  try {
-    return await files.lock(joinPath(directory, ".lock"));
-  } catch (error) {
-    if (!(error instanceof FileError)) throw error;
-    if (error.code === "EBUSY") throw new LogError({ code: "LOG_DIRECTORY_LOCKED", directory }, { cause: error });
-    if (error.code !== "ENOTSUP") throw error;
-    throw new LogError({ code: "LOG_DIRECTORY_LOCK_UNSUPPORTED", directory }, { cause: error });
-  }
 }
 
 /** Everything between lock and use. The names are read first: a directory that is refused keeps its marker. */

@@ -2,6 +2,7 @@ import { toOffset } from "@tidemark/base";
 import type { BufferPool, Offset } from "@tidemark/base";
 import { readBatchHeader, RECORD_BATCH_OVERHEAD } from "@tidemark/wire";
 import { LogError } from "./error.ts";
+import { refuseDamage } from "./recovery-report.ts";
 import type { DamagedRange } from "./recovery-report.ts";
 import type { LogSegment } from "./segment.ts";
 import type { AbortedTransaction } from "./transaction-index.ts";
@@ -64,19 +65,19 @@ export async function readLog(view: LogView, options: ReadOptions): Promise<Read
   for (let at = floorSegment(segments, fromOffset); at < segments.length; at += 1) {
     const segment = segments[at];
     if (segment === undefined) break;
-    const skip = view.damaged.filter((range) => range.path === segment.path);
-    const fromBytes = await segment.positionOf(fromOffset, skip);
+    const fromBytes = await segment.positionOf(fromOffset);
     if (fromBytes === undefined) continue;
     let toBytes = segment === active ? activeBytes : segment.sizeBytes;
     const isLimitBehind =
       limitOffset === logEndOffset || (segments[at + 1]?.baseOffset ?? limitOffset + 1) <= limitOffset;
-    if (!isLimitBehind) toBytes = (await segment.positionOf(limitOffset, skip)) ?? toBytes;
-    for (const range of skip) if (range.fromBytes >= fromBytes) toBytes = Math.min(toBytes, range.fromBytes);
+    if (!isLimitBehind) toBytes = (await segment.positionOf(limitOffset)) ?? toBytes;
+    for (const range of segment.damaged) if (range.fromBytes >= fromBytes) toBytes = Math.min(toBytes, range.fromBytes);
     if (fromBytes >= toBytes) return empty;
     const result = await readSlice(segment, { fromBytes, toBytes }, options);
     if (options.isolation !== "read_committed") return result;
     const endBytes = fromBytes + result.bytes.length;
-    return { ...result, abortedTransactions: abortedIn(view, at, { startOffset: result.startOffset, endBytes }) };
+    const indexed = await segment.indexedOffsetAtOrAbove(endBytes);
+    return { ...result, abortedTransactions: abortedIn(view, at, result.startOffset, indexed) };
   }
   return empty;
 }
@@ -118,7 +119,11 @@ export function readLogNow(view: LogView, options: ReadOptions): ReadResult | un
   const startOffset = sizeBytes < RECORD_BATCH_OVERHEAD ? fromOffset : toOffset(header.baseOffset);
   if (options.isolation !== "read_committed") return { bytes, startOffset };
   const endBytes = positionBytes + sizeBytes;
-  return { bytes, startOffset, abortedTransactions: abortedIn(view, at, { startOffset, endBytes }) };
+  return {
+    bytes,
+    startOffset,
+    abortedTransactions: abortedIn(view, at, startOffset, segment.index.offsetAtOrAbove(endBytes)),
+  };
 }
 
 /** Batches that reach it are left out. @throws LogError OFFSET_OUT_OF_RANGE when the read begins outside of the log */
@@ -136,14 +141,14 @@ function limitOf({ logStartOffset, logEndOffset }: LogView, { fromOffset, limitO
 function abortedIn(
   view: LogView,
   segmentAt: number,
-  slice: { readonly startOffset: Offset; readonly endBytes: number },
+  startOffset: Offset,
+  indexedOffset: number | undefined,
 ): AbortedTransaction[] {
   const { segments, logEndOffset } = view;
-  const upperBound =
-    segments[segmentAt]?.index.offsetAtOrAbove(slice.endBytes) ?? segments[segmentAt + 1]?.baseOffset ?? logEndOffset;
+  const upperBound = indexedOffset ?? segments[segmentAt + 1]?.baseOffset ?? logEndOffset;
   const found: AbortedTransaction[] = [];
   for (const { transactionIndex } of segments.slice(segmentAt))
-    if (transactionIndex.collect(slice.startOffset, upperBound, found)) break;
+    if (transactionIndex.collect(startOffset, upperBound, found)) break;
   return found;
 }
 
@@ -157,19 +162,6 @@ export function floorSegment(segments: readonly LogSegment[], offset: number): n
     else high = middle - 1;
   }
   return Math.max(high, 0);
-}
-
-function refuseDamage(damaged: readonly DamagedRange[], offset: Offset): void {
-  const range = damaged.find(({ fromOffset, toOffset }) => offset >= fromOffset && offset < toOffset);
-  if (range === undefined) return;
-  throw new LogError({
-    code: "CORRUPT_MESSAGE",
-    path: range.path,
-    positionBytes: range.fromBytes,
-    fromOffset: range.fromOffset,
-    toOffset: range.toOffset,
-    reason: range.reason,
-  });
 }
 
 async function readSlice(

@@ -50,15 +50,7 @@ export class LogRetention {
   deleteOldSegments(highWatermark?: Offset): Promise<RetentionReport> {
     return this.#core.task(async () => {
       const nowMs = this.#core.nowMs();
-      const { ages, futureSegments } = await this.#segmentAges(nowMs);
-      const view = {
-        segments: ages,
-        logStartOffset: this.#core.local.logStartOffset,
-        logEndOffset: this.#core.local.logEndOffset,
-        highWatermark: highWatermark ?? this.#core.visibleEndOffset,
-        nowMs,
-      };
-      const reasons = segmentsToDelete(view, retentionOf(this.#core.config));
+      const { ages, futureSegments, reasons } = await this.#judge(nowMs, highWatermark);
       const deleted = reasons.map((reason, at) => {
         const { baseOffset, sizeBytes } = ages[at] ?? fail("a segment is judged", { at });
         return { baseOffset, sizeBytes, reason };
@@ -72,6 +64,28 @@ export class LogRetention {
       }
       return { deleted, futureSegments };
     });
+  }
+
+  /** Which segments go. None for its age on the word of an index: the headers of its batches are read before. */
+  async #judge(
+    nowMs: number,
+    highWatermark: Offset | undefined,
+  ): Promise<{ ages: readonly RetainedSegment[]; futureSegments: number; reasons: readonly RetentionReason[] }> {
+    for (;;) {
+      const { segments, logStartOffset, logEndOffset } = this.#core.local;
+      const { ages, futureSegments } = await this.#segmentAges(nowMs);
+      const view = {
+        segments: ages,
+        logStartOffset,
+        logEndOffset,
+        highWatermark: highWatermark ?? this.#core.visibleEndOffset,
+        nowMs,
+      };
+      const reasons = segmentsToDelete(view, retentionOf(this.#core.config));
+      const doubtful = segments.find((segment, at) => reasons[at] === "time" && !segment.indexes.areProven);
+      if (doubtful === undefined) return { ages, futureSegments, reasons };
+      await doubtful.proveTimestamps();
+    }
   }
 
   async #segmentAges(nowMs: number): Promise<{ ages: RetainedSegment[]; futureSegments: number }> {

@@ -9,7 +9,12 @@ test("borders behind the last segment that stays are forgotten: what is written 
   const other = new LogState(state, "orders", 10);
   for (const log of [ours, other])
     for (const offset of [20, 30, 40]) await log.saveGapBefore(toOffset(offset), toOffset(offset - 5));
-  await ours.noteTruncation(toOffset(15), 20, toOffset(15));
+  await ours.noteTruncation({
+    recoveryPoint: toOffset(15),
+    offset: toOffset(15),
+    lastBaseOffset: 20,
+    seal: { endBaseOffset: 0, print: 0, stop: undefined },
+  });
   expect([20, 30, 40].map((offset) => ours.endBeforeGap(toOffset(offset)))).toEqual([15, undefined, undefined]);
   expect([20, 30, 40].map((offset) => other.endBeforeGap(toOffset(offset)))).toEqual([15, 25, 35]);
   await other.forgetGapsAbove(30);

@@ -1,8 +1,11 @@
 import { toOffset } from "@tidemark/base";
 import type { Offset, State, StatePut } from "@tidemark/base";
+import { decodeSeal, encodeSeal } from "./log-seal.ts";
+import type { LogSeal } from "./log-seal.ts";
 import { decodeStateInt64, encodeStateInt64, putStateOffset, readStateOffset } from "./state-values.ts";
 
 const GAP_PREFIX = "segment-gap/";
+export const SEAL_PREFIX = "segment-seal/";
 
 /** One segment in the place of several. */
 export interface AnnouncedSwap {
@@ -21,6 +24,7 @@ export interface AnnouncedSwap {
  * log-start/orders-3                -> int64
  * cleaner-offset/orders-3           -> int64   below it no key has an older value than its last one below it
  * segment-gap/orders-3/00..0042     -> int64   the segments before segment 42 end here, not at 42, and that is right
+ * segment-seal/orders-3             -> what the files are like, see `log-seal.ts`
  * segment-swap/orders-3/00..0042    -> 2 int64 a compaction puts one segment 42 in the place of all from 42 up to this offset; it ends there
  * ```
  */
@@ -71,18 +75,37 @@ export class LogState {
     return endBeforeGap(this.#state, `${this.#topic}-${this.#partition}`, segmentBaseOffset);
   }
 
-  /** Without `sync`: losing a raise costs a longer scan and nothing else. */
-  async raiseRecoveryPoint(offset: Offset): Promise<void> {
-    await this.#state.commit([this.#recoveryPoint(offset)], { sync: false });
+  /** What the state vouches for, if it does. */
+  get seal(): LogSeal | undefined {
+    return decodeSeal(this.#state.get(this.#sealKey));
+  }
+
+  /** Without `sync`: losing a raise costs a longer scan and nothing else. @param seal `undefined` leaves the one that is there */
+  async raiseRecoveryPoint(offset: Offset, seal?: LogSeal): Promise<void> {
+    await this.#state.commit([this.#recoveryPoint(offset), ...this.#sealPuts(seal)], { sync: false });
+  }
+
+  /** Without `sync`: losing it costs a longer look. */
+  async saveSeal(seal: LogSeal): Promise<void> {
+    await this.#state.commit(this.#sealPuts(seal), { sync: false });
   }
 
   /**
    * Before a truncation to `offset` touches a byte: durably lowers recovery point and cleaner offset, and forgets the borders behind the
    * last segment that stays.
    */
-  async noteTruncation(recoveryPoint: Offset, lastBaseOffset: number, offset: Offset): Promise<void> {
+  async noteTruncation(truncation: {
+    readonly recoveryPoint: Offset;
+    readonly offset: Offset;
+    readonly lastBaseOffset: number;
+    /** Of what stays as it is. */
+    readonly seal: LogSeal;
+  }): Promise<void> {
+    const { recoveryPoint, offset, lastBaseOffset, seal } = truncation;
     const puts = [...this.#staleGaps(lastBaseOffset), ...this.#cleanerOffsetAbove(offset)];
     if (this.recoveryPoint !== recoveryPoint) puts.push(this.#recoveryPoint(recoveryPoint));
+    // What the state vouched for below the cut stays so; nothing of it may be cut while it is vouched for.
+    if (puts.length > 0 || seal.endBaseOffset < (this.seal?.endBaseOffset ?? 0)) puts.push(...this.#sealPuts(seal));
     if (puts.length > 0) await this.#state.commit(puts, { sync: true });
   }
 
@@ -92,9 +115,10 @@ export class LogState {
     if (puts.length > 0) await this.#state.commit(puts, { sync: true });
   }
 
-  async saveStart(logStartOffset: Offset, recoveryPoint: Offset): Promise<void> {
+  /** @param seal `undefined` leaves the one that is there */
+  async saveStart(logStartOffset: Offset, recoveryPoint: Offset, seal?: LogSeal): Promise<void> {
     const start = putStateOffset("log-start", this.#topic, this.#partition, logStartOffset);
-    await this.#state.commit([start, this.#recoveryPoint(recoveryPoint)], { sync: true });
+    await this.#state.commit([start, this.#recoveryPoint(recoveryPoint), ...this.#sealPuts(seal)], { sync: true });
   }
 
   /** Durable before the segment exists, else recovery would take the border for a lost segment. */
@@ -104,11 +128,11 @@ export class LogState {
   }
 
   /** Durable before a segment of a compaction gets its `.swap` name: what has to go for it if a crash comes then. */
-  async announceSwap({ baseOffset, endBaseOffset, endOffset }: AnnouncedSwap): Promise<void> {
+  async announceSwap({ baseOffset, endBaseOffset, endOffset }: AnnouncedSwap, seal: LogSeal): Promise<void> {
     const value = new Uint8Array(16);
     value.set(encodeStateInt64(endBaseOffset));
     value.set(encodeStateInt64(endOffset), 8);
-    await this.#state.commit([{ key: this.#swapKey(baseOffset), value }], { sync: true });
+    await this.#state.commit([{ key: this.#swapKey(baseOffset), value }, ...this.#sealPuts(seal)], { sync: true });
   }
 
   /** What a segment that was left as `.swap` replaces; `undefined` when it was not announced. */
@@ -128,8 +152,17 @@ export class LogState {
   }
 
   /** After the swap. A note that stays does no harm: it speaks of a file that is not there. */
-  async forgetSwap(baseOffset: Offset): Promise<void> {
-    await this.#state.commit([{ key: this.#swapKey(baseOffset), value: undefined }], { sync: false });
+  async forgetSwap(baseOffset: Offset, seal?: LogSeal): Promise<void> {
+    const puts = [{ key: this.#swapKey(baseOffset), value: undefined }, ...this.#sealPuts(seal)];
+    await this.#state.commit(puts, { sync: false });
+  }
+
+  get #sealKey(): string {
+    return `${SEAL_PREFIX}${this.#topic}-${this.#partition}`;
+  }
+
+  #sealPuts(seal: LogSeal | undefined): StatePut[] {
+    return seal === undefined ? [] : [{ key: this.#sealKey, value: encodeSeal(seal) }];
   }
 
   #swapKey(baseOffset: Offset): string {

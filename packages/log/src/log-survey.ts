@@ -5,6 +5,7 @@ import { endTransactionMarkerOf, legacyMagic, legacyMessageBytes } from "@tidema
 import type { BatchHeader, EndTransactionMarker } from "@tidemark/wire";
 import { LogError } from "./error.ts";
 import type { LogState } from "./log-state.ts";
+import type { Trusted } from "./log-trust.ts";
 import type { OffsetIndex } from "./offset-index.ts";
 import type { ProducerReplay } from "./producer-replay.ts";
 import type { ProducerState } from "./producer-state.ts";
@@ -41,6 +42,8 @@ export interface LogSurvey {
   readonly cut: Cut | undefined;
   readonly damaged: readonly DamagedRange[];
   readonly seenEpochs: readonly SeenEpoch[];
+  /** Of batches that lie below the log start. */
+  readonly deletedEpochs: ReadonlySet<number>;
   readonly producers: ProducerState;
   /** Base offsets of segments whose border leaves offsets out and was believed, though nothing was noted of it. */
   readonly gapsBelieved: readonly { readonly baseOffset: Offset; readonly endOffset: Offset }[];
@@ -55,6 +58,8 @@ export interface SurveyOptions {
   /** Ascending by base offset. Their sizes and indexes are set here. */
   readonly segments: readonly LogSegment[];
   readonly fileBytes: readonly number[];
+  /** The first segments, which are not looked at. */
+  readonly trusted: Trusted;
   readonly state: LogState;
   /** Batches that lie below it are deleted: the epoch file says nothing of theirs. 0 when unknown. */
   readonly logStartOffset: Offset;
@@ -65,22 +70,25 @@ export interface SurveyOptions {
   readonly areGapsRecorded: boolean;
   /** Batches are then believed by their headers alone. */
   readonly isTrusted: boolean;
+  /** CRCs of the segments below the recovery point too. Default false. */
+  readonly checksAll?: boolean;
   readonly indexIntervalBytes: number;
-  /** Begins with the newest snapshot. */
+  /** Has seen the trusted segments. */
   readonly producers: ProducerReplay;
 }
 
 /**
- * Reads a partition's segments from end to end: headers everywhere, CRCs from the recovery point up.
+ * Reads a partition's segments from the first one on that is not trusted: headers everywhere, CRCs from the recovery point up.
  *
  * At or above the recovery point the first thing that is not right ends the log, whatever follows: torn tails and rot look
  * alike there. Below it nothing ends the log; what cannot be read is a damaged range, and the walk goes on behind it.
- * Changes no file. Cost: reads all headers, which brings the producers' state from its snapshot to the end too.
+ * Changes no file. Cost: reads all headers there, which brings the producers' state from its snapshot to the end too.
  * @throws FileError
  */
 export async function surveyLog(options: SurveyOptions): Promise<LogSurvey> {
   const survey = new Survey(options);
-  for (let at = 0; at < options.segments.length && survey.cut === undefined; at += 1) await survey.segment(at);
+  for (let at = options.trusted.count; at < options.segments.length && survey.cut === undefined; at += 1)
+    await survey.segment(at);
   return survey.finish();
 }
 
@@ -88,6 +96,7 @@ class Survey {
   readonly #options: SurveyOptions;
   readonly #damaged: DamagedRange[] = [];
   readonly #seenEpochs: SeenEpoch[] = [];
+  readonly #deletedEpochs = new Set<number>();
   readonly #gapsBelieved: { readonly baseOffset: Offset; readonly endOffset: Offset }[] = [];
   /** Next offset: the end of what was read so far. */
   #endOffset: number;
@@ -105,9 +114,15 @@ class Survey {
   cut: Cut | undefined;
 
   constructor(options: SurveyOptions) {
+    const { trusted, segments } = options;
     this.#options = options;
-    this.#endOffset = options.segments[0]?.baseOffset ?? 0;
+    this.#endOffset = trusted.count > 0 ? trusted.endOffset : (segments[0]?.baseOffset ?? 0);
     this.#batchesEndOffset = this.#endOffset;
+    this.#indexesRebuilt = trusted.indexesRebuilt;
+    this.#lastEpoch = trusted.epochs.at(-1)?.epoch ?? -1;
+    // Wherever the file says that they begin.
+    for (const { epoch, startOffset } of trusted.epochs)
+      this.#seenEpochs.push({ epoch, startOffset, earliestStartOffset: 0 });
   }
 
   async segment(at: number): Promise<void> {
@@ -116,7 +131,8 @@ class Survey {
     if (segment === undefined) return;
     if (this.#refuseBorder(at, segment)) return;
     const nextBaseOffset = segments[at + 1]?.baseOffset;
-    const verifyCrc = !isTrusted && !(nextBaseOffset !== undefined && nextBaseOffset <= recoveryPoint);
+    const isBelow = nextBaseOffset !== undefined && nextBaseOffset <= recoveryPoint;
+    const verifyCrc = !isTrusted && (!isBelow || this.#options.checksAll === true);
     const bytes = fileBytes[at] ?? 0;
     if (verifyCrc) {
       this.#segmentsScanned += 1;
@@ -182,6 +198,7 @@ class Survey {
       cut: this.cut,
       damaged: this.#damaged,
       seenEpochs: this.#seenEpochs,
+      deletedEpochs: this.#deletedEpochs,
       producers: this.#options.producers.finish(),
       gapsBelieved: this.#gapsBelieved,
       segmentsScanned: this.#segmentsScanned,
@@ -290,6 +307,7 @@ class Survey {
   #noteBatch(header: BatchHeader, marker: EndTransactionMarker | undefined): void {
     const epoch = header.partitionLeaderEpoch;
     const isDeleted = header.lastOffset < this.#options.logStartOffset;
+    if (isDeleted) this.#deletedEpochs.add(epoch);
     if (epoch > this.#lastEpoch && !isDeleted) {
       this.#seenEpochs.push({
         epoch: toLeaderEpoch(epoch),

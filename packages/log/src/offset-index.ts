@@ -7,6 +7,8 @@ export const OFFSET_INDEX_ENTRY_BYTES = 8;
 /** An entry's offset is int32, counted from the segment's base. */
 export const RELATIVE_OFFSET_MAX = 2 ** 31 - 1;
 const INITIAL_CAPACITY = 64;
+/** Most segments of most partitions have no entry in memory: idle ones, and sealed ones that nobody reads. */
+const NO_ENTRIES = new Int32Array(0);
 
 export interface OffsetIndexEntry {
   /** Last offset of a batch. */
@@ -28,8 +30,8 @@ export interface OffsetIndexEntry {
 export class OffsetIndex {
   readonly baseOffset: Offset;
   readonly #entriesMax: number;
-  #relativeOffsets = new Int32Array(INITIAL_CAPACITY);
-  #positions = new Int32Array(INITIAL_CAPACITY);
+  #relativeOffsets = NO_ENTRIES;
+  #positions = NO_ENTRIES;
   #count = 0;
 
   /** @param indexBytesMax Kafka: segment.index.bytes. A full index makes the segment roll */
@@ -105,6 +107,18 @@ export class OffsetIndex {
     return at < 0 ? 0 : (this.#positions[at] ?? 0);
   }
 
+  /** The entry that `lookup` finds, if there is one. */
+  entryOf(offset: number): OffsetIndexEntry | undefined {
+    return this.entry(this.#floor(offset - this.baseOffset));
+  }
+
+  /** The largest entry whose batch begins at or before a position, or `undefined`: begin at the segment's start then. */
+  entryAtOrBefore(positionBytes: number): OffsetIndexEntry | undefined {
+    let at = this.#count - 1;
+    while (at >= 0 && (this.#positions[at] ?? 0) > positionBytes) at -= 1;
+    return this.entry(at);
+  }
+
   /** The last offset of the first batch here that begins at or behind a position, or `undefined` when no entry does. */
   offsetAtOrAbove(positionBytes: number): number | undefined {
     let low = 0;
@@ -147,10 +161,11 @@ export class OffsetIndex {
   }
 
   #grow(): void {
-    const relativeOffsets = new Int32Array(this.#relativeOffsets.length * 2);
+    const capacity = Math.max(this.#positions.length * 2, INITIAL_CAPACITY);
+    const relativeOffsets = new Int32Array(capacity);
     relativeOffsets.set(this.#relativeOffsets);
     this.#relativeOffsets = relativeOffsets;
-    const positions = new Int32Array(this.#positions.length * 2);
+    const positions = new Int32Array(capacity);
     positions.set(this.#positions);
     this.#positions = positions;
   }

@@ -3,7 +3,6 @@ import type { LeaderEpoch, Offset, WorkerErrorCode, WorkerPool } from "@tidemark
 import { checkCrc, codecId, decompressBatch, decodeRecords, readBatchHeader, WireError } from "@tidemark/wire";
 import type { BatchHeader, DecodedRecord } from "@tidemark/wire";
 import { LogError } from "./error.ts";
-import type { DamagedRange } from "./recovery-report.ts";
 import type { FoundBatch, LogSegment } from "./segment.ts";
 import { NO_TIMESTAMP } from "./time-index.ts";
 
@@ -28,7 +27,6 @@ export interface ListedOffset {
 export interface LookupView {
   readonly segments: readonly LogSegment[];
   readonly logStartOffset: Offset;
-  readonly damaged: readonly DamagedRange[];
   readonly workers: WorkerPool;
   /** A compressed batch that unpacks to more is refused. */
   readonly decompressedBytesMax: number;
@@ -47,10 +45,10 @@ export async function findOffsetByTimestamp(view: LookupView, timestamp: number)
   const { logStartOffset } = view;
   for (const segment of view.segments) {
     if ((await segment.largestTimestamp()) < timestamp) continue;
-    const { indexes } = segment;
-    const fromOffset = Math.max(indexes.times.lookup(timestamp)?.offset ?? segment.baseOffset, logStartOffset);
+    await segment.loadIndexes();
+    const fromOffset = Math.max(segment.indexes.times.lookup(timestamp)?.offset ?? segment.baseOffset, logStartOffset);
     return firstRecord(view, segment, {
-      fromBytes: indexes.offsets.lookup(fromOffset),
+      fromOffset,
       isBatch: ({ maxTimestamp }) => maxTimestamp >= timestamp,
       isRecord: (record) => record.timestamp >= timestamp && record.offset >= logStartOffset,
     });
@@ -66,12 +64,13 @@ export async function findMaxTimestamp(view: LookupView): Promise<ListedOffset |
   let found: LogSegment | undefined;
   for (const segment of view.segments) {
     if (segment.sizeBytes === 0) continue;
-    if (found === undefined || segment.indexes.maxTimestamp > found.indexes.maxTimestamp) found = segment;
+    const { maxTimestamp } = await segment.timestamps();
+    if (found === undefined || maxTimestamp > found.indexes.maxTimestamp) found = segment;
   }
   if (found === undefined) return undefined;
-  const { maxTimestamp, maxTimestampOffset, offsets } = found.indexes;
+  const { maxTimestamp, maxTimestampOffset } = await found.timestamps();
   return firstRecord(view, found, {
-    fromBytes: offsets.lookup(maxTimestampOffset),
+    fromOffset: maxTimestampOffset,
     isBatch: (header) => header.maxTimestamp === maxTimestamp,
     isRecord: (record) => record.timestamp === maxTimestamp,
   });
@@ -86,7 +85,8 @@ const POOL_FAILURES: ReadonlySet<WorkerErrorCode> = new Set([
 ]);
 
 interface RecordSearch {
-  readonly fromBytes: number;
+  /** Where to begin, by the index. */
+  readonly fromOffset: number;
   /** Asked of headers: only the records of such a batch are looked at. */
   readonly isBatch: (header: BatchHeader) => boolean;
   readonly isRecord: (record: DecodedRecord) => boolean;
@@ -97,10 +97,8 @@ async function firstRecord(
   segment: LogSegment,
   search: RecordSearch,
 ): Promise<ListedOffset | undefined> {
-  const skip = view.damaged.filter((range) => range.path === segment.path);
-  for (let { fromBytes } = search; ;) {
-    const batch = await segment.findBatch(fromBytes, skip, search.isBatch);
-    if (batch === undefined) return undefined;
+  let batch = await segment.findBatchOf(search.fromOffset, search.isBatch);
+  while (batch !== undefined) {
     for (const record of await recordsOf(view, segment, batch)) {
       if (!search.isRecord(record)) continue;
       const { partitionLeaderEpoch: epoch } = batch.header;
@@ -110,8 +108,9 @@ async function firstRecord(
         leaderEpoch: epoch < 0 ? undefined : toLeaderEpoch(epoch),
       };
     }
-    fromBytes = batch.positionBytes + batch.header.sizeInBytes;
+    batch = await segment.findBatch(batch.positionBytes + batch.header.sizeInBytes, search.isBatch);
   }
+  return undefined;
 }
 
 async function recordsOf(

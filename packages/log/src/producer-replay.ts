@@ -31,6 +31,11 @@ export class ProducerReplay {
     return this.#snapshot?.offset ?? 0;
   }
 
+  /** Whether the snapshot names any. */
+  get hasProducers(): boolean {
+    return (this.#fromSnapshot?.producerCount ?? 0) > 0;
+  }
+
   /** Takes the next batch. @returns the transaction that it aborts, if it does */
   batch(header: BatchHeader, marker: EndTransactionMarker | undefined): AbortedTransaction | undefined {
     if (!this.#isAtSnapshot && header.baseOffset >= this.startOffset) this.#enterSnapshot();

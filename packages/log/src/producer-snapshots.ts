@@ -31,7 +31,7 @@ export class ProducerSnapshots {
   /** Ascending. */
   #offsets: readonly Offset[];
   /** Written, and not synced yet. */
-  readonly #unsynced = new Set<Offset>();
+  #unsynced: Set<Offset> | undefined;
 
   /** @param names of the files in the directory */
   constructor(files: FileSystem, directory: string, names: readonly string[]) {
@@ -83,14 +83,17 @@ export class ProducerSnapshots {
       await file.close();
     }
     await this.#files.rename(temporaryPath, path);
-    if (!durably) this.#unsynced.add(offset);
+    if (!durably) {
+      this.#unsynced ??= new Set();
+      this.#unsynced.add(offset);
+    }
     this.#offsets = [...this.#offsets, offset];
   }
 
   /** Makes those written so far durable, but for their names. @throws FileError */
   async sync(): Promise<void> {
-    for (const offset of this.#unsynced) {
-      this.#unsynced.delete(offset);
+    for (const offset of this.#unsynced ?? []) {
+      this.#unsynced?.delete(offset);
       const file = await this.#files.open(this.#pathOf(offset), "write");
       try {
         await file.sync();
@@ -110,7 +113,7 @@ export class ProducerSnapshots {
   /** A segment took its snapshot with it. */
   forget(offset: Offset): void {
     this.#offsets = this.#offsets.filter((known) => known !== offset);
-    this.#unsynced.delete(offset);
+    this.#unsynced?.delete(offset);
   }
 
   async #remove(offset: Offset): Promise<void> {

@@ -77,7 +77,7 @@ const NOTHING_REMEMBERED: Remembered = { undo: () => undefined, aborted: undefin
 export class ProducerState {
   readonly #producers = new Map<number, ProducerEntry>();
   /** First offset -> producer id. Invariant: in the order of the offsets. */
-  #openTransactions = new Map<number, number>();
+  #openTransactions: Map<number, number> | undefined;
   /** Ended ones that the high watermark had not passed when last heard of. In the order of their markers. */
   #completedTransactions: readonly CompletedTransaction[] = [];
 
@@ -88,7 +88,7 @@ export class ProducerState {
       this.#producers.set(producerId, entry);
       if (entry.transactionFirstOffset !== undefined) open.push([entry.transactionFirstOffset, producerId]);
     }
-    this.#openTransactions = new Map(open.sort(([a], [b]) => a - b));
+    if (open.length > 0) this.#openTransactions = new Map(open.sort(([a], [b]) => a - b));
   }
 
   get entries(): ReadonlyMap<number, ProducerEntry> {
@@ -162,9 +162,12 @@ export class ProducerState {
       coordinatorEpoch: before?.coordinatorEpoch ?? -1,
       transactionFirstOffset: opens ? baseOffset : open,
     });
-    if (opens) this.#openTransactions.set(baseOffset, producerId);
+    if (opens) {
+      this.#openTransactions ??= new Map();
+      this.#openTransactions.set(baseOffset, producerId);
+    }
     const undo = (): void => {
-      if (opens) this.#openTransactions.delete(baseOffset);
+      if (opens) this.#openTransactions?.delete(baseOffset);
       this.#restore(producerId, before);
     };
     return { undo, aborted: undefined };
@@ -175,7 +178,7 @@ export class ProducerState {
    * is not below the high watermark. `undefined` when there is none.
    */
   firstUnstableOffset(highWatermark: number): number | undefined {
-    let first: number | undefined = this.#openTransactions.keys().next().value;
+    let first: number | undefined = this.#openTransactions?.keys().next().value;
     for (const { firstOffset, markerOffset } of this.#completedTransactions) {
       if (markerOffset >= highWatermark && (first === undefined || firstOffset < first)) first = firstOffset;
     }
@@ -252,7 +255,7 @@ export class ProducerState {
     let aborted: AbortedTransaction | undefined;
     if (firstOffset !== undefined) {
       // A new map: the one before is the way back.
-      this.#openTransactions = new Map([...open].filter(([offset]) => offset !== firstOffset));
+      this.#openTransactions = new Map([...(open ?? [])].filter(([offset]) => offset !== firstOffset));
       this.#completedTransactions = [...completed, { firstOffset, markerOffset }];
       if (marker.type === "abort") {
         const lastStableOffset = this.#openTransactions.keys().next().value ?? markerOffset + 1;

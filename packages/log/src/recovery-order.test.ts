@@ -14,7 +14,7 @@ async function appendEach(log: PartitionLog, values: readonly string[]): Promise
 describe("the recovery point after a crash", () => {
   test.each([
     ["the fresh copy cannot be synced", { operation: "sync", path: ".log.tmp", code: "EIO" }],
-    ["the index of a sealed segment cannot be written", { operation: "write", path: ".index", code: "ENOSPC" }],
+    ["the index of a sealed segment cannot be written", { operation: "write", path: ".index.tmp", code: "ENOSPC" }],
     ["the epoch file cannot be written", { operation: "write", path: "leader-epoch-checkpoint.tmp", code: "ENOSPC" }],
   ] as const)("stays where it was when %s: the next open looks as far as this one", async (_name, fault) => {
     const fixture = new LogFixture({ segmentBytes: 200, indexIntervalBytes: 0 });

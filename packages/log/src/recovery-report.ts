@@ -1,4 +1,5 @@
 import type { Offset } from "@tidemark/base";
+import { LogError } from "./error.ts";
 
 /** Offsets `[fromOffset, toOffset)` that were durable and cannot be read any more. */
 export interface DamagedRange {
@@ -11,12 +12,28 @@ export interface DamagedRange {
   readonly reason: string;
 }
 
+/** @throws LogError CORRUPT_MESSAGE when the offset lies in one of the ranges */
+export function refuseDamage(damaged: readonly DamagedRange[], offset: number): void {
+  const range = damaged.find(({ fromOffset, toOffset }) => offset >= fromOffset && offset < toOffset);
+  if (range === undefined) return;
+  throw new LogError({
+    code: "CORRUPT_MESSAGE",
+    path: range.path,
+    positionBytes: range.fromBytes,
+    fromOffset: range.fromOffset,
+    toOffset: range.toOffset,
+    reason: range.reason,
+  });
+}
+
 /** What an open found and did. */
 export interface RecoveryReport {
   readonly wasCleanShutdown: boolean;
   /** As it was before; `undefined` when the state did not know the log. */
   readonly recoveryPoint: Offset | undefined;
   readonly segmentCount: number;
+  /** Segments that were taken as they were left, by their names, sizes and what the state notes of them: nothing in them was read. */
+  readonly segmentsTrusted: number;
   /** Segments whose batches were checked by CRC, and their bytes. */
   readonly segmentsScanned: number;
   readonly bytesScanned: number;

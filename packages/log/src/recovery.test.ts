@@ -178,7 +178,10 @@ describe("what survives", () => {
     expect(await log.close()).toBe(true);
     fixture.powerCut();
     log = await fixture.open({ clean: true, epoch: "none" });
-    expect(log.segments).toEqual(segments);
+    expect(log.segments.map(({ baseOffset, sizeBytes }) => [baseOffset, sizeBytes])).toEqual(
+      segments.map(({ baseOffset, sizeBytes }) => [baseOffset, sizeBytes]),
+    );
+    expect(log.recovery.segmentsTrusted).toBe(segments.length);
     expect([log.logEndOffset, log.recoveryPoint, log.recovery.segmentsScanned, log.recovery.indexesRebuilt]).toEqual([
       10, 10, 0, 0,
     ]);
@@ -383,6 +386,8 @@ describe("damage below the recovery point", () => {
     const bytes = await fixture.readFile(FIRST_LOG);
     bytes[4 * size + 8] = 0x7f;
     await fixture.writeFile(FIRST_LOG, bytes);
+    // Nobody vouches for the segment: it is looked at.
+    await fixture.environment.state.commit([{ key: "segment-seal/orders-0", value: undefined }], { sync: true });
     for (const clean of [true, false]) {
       const log = await fixture.open({ clean, epoch: "none" });
       expect(log.damaged).toMatchObject([{ fromOffset: 4, toOffset: 5, fromBytes: 4 * size, toBytes: 5 * size }]);
@@ -394,6 +399,42 @@ describe("damage below the recovery point", () => {
       await expect(log.append(batchOf(["y"]), { origin: "local" })).rejects.toThrow("DAMAGED");
       expect(await log.close()).toBe(false);
     }
+  });
+
+  test.each([true, false])(
+    "BR-026 a broken header in a segment that the open trusted is met by a read, which goes around it, and stops appends from the next open on (clean %s)",
+    async (clean) => {
+      const { fixture, size } = await damagedFixture();
+      const bytes = await fixture.readFile(FIRST_LOG);
+      bytes[4 * size + 8] = 0x7f;
+      await fixture.writeFile(FIRST_LOG, bytes);
+      const log = await fixture.open({ clean });
+      expect([log.damaged, log.recovery.segmentsTrusted]).toEqual([[], clean ? 3 : 2]);
+      for (let times = 0; times < 2; times += 1)
+        await expect(log.read({ fromOffset: toOffset(4), maxBytes: 1 << 20 })).rejects.toMatchObject({
+          type: { code: "CORRUPT_MESSAGE", positionBytes: 4 * size, fromOffset: 4, toOffset: 5 },
+        });
+      expect((await log.read({ fromOffset: toOffset(0), maxBytes: 1 << 20 })).bytes).toHaveLength(4 * size);
+      for (let offset = 5; offset < 25; offset += 1)
+        expect((await log.read({ fromOffset: toOffset(offset), maxBytes: 1 })).startOffset).toBe(offset);
+      await appendEach(log, ["y"]);
+      expect(await log.close()).toBe(true);
+      expect(await fixture.readFile(FIRST_LOG)).toEqual(bytes);
+      const again = await fixture.open({ clean, epoch: "none" });
+      expect(again.damaged).toMatchObject([{ fromOffset: 4, toOffset: 5 }]);
+      expect(await recordsOf(again, 5)).toHaveLength(21);
+      await expect(again.append(batchOf(["z"]), { origin: "local" })).rejects.toThrow("DAMAGED");
+    },
+  );
+
+  test("damage at the end of a trusted segment is met by a read, and ends with the segment", async () => {
+    const { fixture, size } = await damagedFixture();
+    await fixture.writeFile(FIRST_LOG, new Uint8Array(size), 9 * size);
+    const log = await fixture.open({ clean: true, epoch: "none" });
+    await expect(log.read({ fromOffset: toOffset(9), maxBytes: 1 })).rejects.toMatchObject({
+      type: { code: "CORRUPT_MESSAGE", positionBytes: 9 * size, fromOffset: 9, toOffset: 10 },
+    });
+    expect(await recordsOf(log, 10)).toHaveLength(15);
   });
 
   test("a segment that is gone between two others below the recovery point is damage, and what lies behind is served", async () => {
@@ -535,23 +576,27 @@ describe("indexes at load", () => {
     ["cut inside an entry", new Uint8Array(7)],
     ["zeros", new Uint8Array(80)],
     ["names no batch", new Uint8Array([0, 0, 0, 1, 0, 0, 0, 99])],
-  ])("an index that is %s is rebuilt, after a clean stop too, and reads find every offset", async (_name, bytes) => {
-    const size = batchOf(["x"]).length;
-    const fixture = new LogFixture({ segmentBytes: 10 * size, indexIntervalBytes: size });
-    const before = await fixture.open();
-    for (let at = 0; at < 25; at += 1) await appendEach(before, ["x"]);
-    await before.close();
-    const name = segmentFileName(toOffset(10), ".index");
-    const right = await fixture.readFile(name);
-    fixture.kill();
-    if (bytes === undefined) await fixture.disk.unlink(`${DIRECTORY}/${name}`);
-    else await fixture.writeFile(name, bytes);
-    const log = await fixture.open({ clean: true });
-    expect(log.recovery.indexesRebuilt).toBe(1);
-    for (let offset = 0; offset < 25; offset += 1)
-      expect((await log.read({ fromOffset: toOffset(offset), maxBytes: 1 })).startOffset).toBe(offset);
-    expect(await fixture.readFile(name)).toEqual(right);
-  });
+  ])(
+    "an index that is %s is rebuilt when it is asked, after a clean stop too, and reads find every offset",
+    async (_name, bytes) => {
+      const size = batchOf(["x"]).length;
+      const fixture = new LogFixture({ segmentBytes: 10 * size, indexIntervalBytes: size });
+      const before = await fixture.open();
+      for (let at = 0; at < 25; at += 1) await appendEach(before, ["x"]);
+      await before.close();
+      const name = segmentFileName(toOffset(10), ".index");
+      const right = await fixture.readFile(name);
+      fixture.kill();
+      if (bytes === undefined) await fixture.disk.unlink(`${DIRECTORY}/${name}`);
+      else await fixture.writeFile(name, bytes);
+      const log = await fixture.open({ clean: true });
+      expect([log.recovery.segmentsTrusted, log.recovery.indexesRebuilt]).toEqual([3, bytes === undefined ? 1 : 0]);
+      for (let offset = 0; offset < 25; offset += 1)
+        expect((await log.read({ fromOffset: toOffset(offset), maxBytes: 1 })).startOffset).toBe(offset);
+      await log.close();
+      expect(await fixture.readFile(name)).toEqual(right);
+    },
+  );
 
   test("leftovers of a crash are removed: temporary files, files to be deleted, indexes without a log", async () => {
     const fixture = new LogFixture();

@@ -132,6 +132,7 @@ describe("which segments go", () => {
       await fixture.writeFile(name, new Uint8Array(zeros), good.length);
       const reopened = await fixture.open({ clean: true, epoch: 0 });
       expect(await reasons(reopened)).toEqual([]);
+      await reopened.close();
       expect(await fixture.readFile(name)).toEqual(good);
     },
   );

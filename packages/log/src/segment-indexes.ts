@@ -12,8 +12,8 @@ export type IndexedBatch = Pick<BatchHeader, "lastOffset" | "sizeInBytes" | "max
 /**
  * The two indexes of a segment, their files, and what the headers of its batches say of time.
  *
- * Invariant: `maxTimestamp` is that of all batches of the segment. It comes from headers and never from a file: what would be deleted for
- * its age is not deleted on the word of an index.
+ * Those of a sealed segment may be left in their files until somebody asks. `areProven` says whether all that is here comes from the headers
+ * of all batches, or was held against them: only then may something be deleted for its age.
  * Source: apache/kafka storage/.../internals/log/LogSegment.java, append
  */
 export class SegmentIndexes {
@@ -30,6 +30,9 @@ export class SegmentIndexes {
   readonly #bytesMax: number;
   readonly #offsetFile: IndexFile;
   readonly #timeFile: IndexFile;
+  /** Whether the entries of both files are in memory. */
+  #areLoaded = true;
+  #areProven = true;
 
   /** @param bytesMax of each file. Kafka: segment.index.bytes */
   constructor(files: FileSystem, directory: string, baseOffset: Offset, bytesMax: number, nameSuffix = "") {
@@ -46,6 +49,19 @@ export class SegmentIndexes {
   async create(): Promise<void> {
     await this.#offsetFile.create();
     await this.#timeFile.create();
+  }
+
+  get areLoaded(): boolean {
+    return this.#areLoaded;
+  }
+
+  get areProven(): boolean {
+    return this.#areProven;
+  }
+
+  /** Of the offset index; `undefined` while nobody has read it. */
+  get entryCount(): number | undefined {
+    return this.#areLoaded ? this.offsets.count : this.#offsetFile.entries;
   }
 
   get isFull(): boolean {
@@ -108,6 +124,47 @@ export class SegmentIndexes {
     }
   }
 
+  /** Nothing is known yet but that the files were right when the segment was sealed. */
+  leaveInFiles(): void {
+    this.reset();
+    this.#areLoaded = false;
+    this.#areProven = false;
+  }
+
+  /** Takes in what the files hold, which was held against the end of the segment only. */
+  load(found: { readonly offsets: OffsetIndex; readonly times: TimeIndex }): void {
+    this.adopt(found);
+    this.#areLoaded = true;
+    if (this.#areProven) return;
+    const last = found.times.lastEntry;
+    this.maxTimestamp = last?.timestamp ?? NO_TIMESTAMP;
+    this.maxTimestampOffset = last?.offset ?? 0;
+  }
+
+  /** Forgets the entries as far as the files hold them; what is known of time stays. */
+  unload(): void {
+    if (!this.#areLoaded || !this.#offsetFile.holds(this.offsets.count) || !this.#timeFile.holds(this.times.count))
+      return;
+    this.offsets = new OffsetIndex(this.#baseOffset, this.#bytesMax);
+    this.times = new TimeIndex(this.#baseOffset, this.#bytesMax);
+    this.#areLoaded = false;
+  }
+
+  /** Becomes what another one is that was made from the headers of all batches. The files are to be written whole. */
+  replaceBy(proven: SegmentIndexes): void {
+    this.adopt({ offsets: undefined, times: undefined });
+    this.offsets = proven.offsets;
+    this.times = proven.times;
+    this.firstTimestamp = proven.firstTimestamp;
+    // A batch that was appended meanwhile may have a later one.
+    if (!this.#areLoaded || proven.maxTimestamp >= this.maxTimestamp) {
+      this.maxTimestamp = proven.maxTimestamp;
+      this.maxTimestampOffset = proven.maxTimestampOffset;
+    }
+    this.#areLoaded = true;
+    this.#areProven = true;
+  }
+
   /** Becomes what another one is, whose files have been given the names of this one's. */
   takeOver(other: SegmentIndexes): void {
     this.adopt({ offsets: other.offsets, times: other.times });
@@ -122,6 +179,8 @@ export class SegmentIndexes {
     this.times = new TimeIndex(this.#baseOffset, this.#bytesMax);
     this.maxTimestamp = NO_TIMESTAMP;
     this.firstTimestamp = undefined;
+    this.#areLoaded = true;
+    this.#areProven = true;
     this.resetInterval();
   }
 
@@ -148,7 +207,10 @@ export class SegmentIndexes {
 
   /** As `LogSegment.persistIndexes`. @throws FileError */
   async persist(): Promise<boolean> {
-    const isOffsetFileNew = await this.#offsetFile.persist(this.offsets);
-    return (await this.#timeFile.persist(this.times)) || isOffsetFileNew;
+    if (!this.#areLoaded) return false;
+    // Both at once: in between they may be left to their files.
+    const { offsets, times } = this;
+    const isOffsetFileNew = await this.#offsetFile.persist(offsets);
+    return (await this.#timeFile.persist(times)) || isOffsetFileNew;
   }
 }

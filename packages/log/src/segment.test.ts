@@ -19,7 +19,14 @@ const batch = (lastOffset: number, maxTimestamp: number, sizeInBytes = 100) => (
 async function segmentOf({ indexBytesMax = DEFAULT_LOG_CONFIG.segmentIndexBytes, rollMs = Number.MAX_SAFE_INTEGER }) {
   const { files, clock, kernel } = new SimulatedEnvironment({ seed: 1 });
   await files.makeDirectory("data");
-  const settings = { files, clock, directory: "data", indexBytesMax, drawRollMs: () => rollMs };
+  const settings = {
+    files,
+    clock,
+    directory: "data",
+    indexBytesMax,
+    indexIntervalBytes: 4096,
+    drawRollMs: () => rollMs,
+  };
   return { segment: await LogSegment.create(settings, toOffset(0)), clock, kernel };
 }
 

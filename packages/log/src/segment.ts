@@ -1,6 +1,6 @@
-import { fail, FileError, joinPath, readFileIfPresent, writeFully } from "@tidemark/base";
+import { fail, FileError, joinPath, readFileIfPresent, toOffset, writeFully } from "@tidemark/base";
 import type { Clock, FileHandle, FileSystem, Offset } from "@tidemark/base";
-import { readBatchHeader } from "@tidemark/wire";
+import { readBatchHeader, RECORD_BATCH_OVERHEAD } from "@tidemark/wire";
 import type { BatchHeader } from "@tidemark/wire";
 import { DirectIo } from "./direct-io.ts";
 import {
@@ -14,13 +14,18 @@ import {
   TRANSACTION_INDEX_SUFFIX,
 } from "./file-names.ts";
 import { LogError } from "./error.ts";
+import { RELATIVE_OFFSET_MAX } from "./offset-index.ts";
+import type { OffsetIndex } from "./offset-index.ts";
 import { PendingSync } from "./pending-sync.ts";
 import { RecentBatches } from "./recent-batches.ts";
+import { refuseDamage } from "./recovery-report.ts";
+import type { DamagedRange } from "./recovery-report.ts";
 import { SegmentIndexes } from "./segment-indexes.ts";
 import type { IndexedBatch } from "./segment-indexes.ts";
-import { walkSegment } from "./segment-walk.ts";
+import { findNextBatch, walkSegment } from "./segment-walk.ts";
 import type { WalkEnd } from "./segment-walk.ts";
 import { NO_TIMESTAMP } from "./time-index.ts";
+import type { TimeIndex } from "./time-index.ts";
 import { TransactionIndex } from "./transaction-index.ts";
 
 /** A place in the file is looked for this much at a time: from an index entry it is not far. */
@@ -46,6 +51,8 @@ export interface SegmentSettings {
   readonly directory: string;
   /** Of each index file. Kafka: segment.index.bytes. */
   readonly indexBytesMax: number;
+  /** Kafka: index.interval.bytes. */
+  readonly indexIntervalBytes: number;
   /** Drawn once for each segment that is begun or opened: after this long no batch joins it. */
   readonly drawRollMs: () => number;
   /** Behind the names of all files: of a segment that is not in the log yet. Default none. */
@@ -75,11 +82,19 @@ export class LogSegment {
   /** Bytes of whole batches; what lies beyond in the file is not the log's yet, or not any more. */
   sizeBytes = 0;
   transactionIndex: TransactionIndex;
+  /** Parts of the file that are no batches, in order: found by the open, or met later. Reads go around them. */
+  damaged: readonly DamagedRange[] = [];
   #path: string;
   readonly #files: FileSystem;
   readonly #clock: Clock;
   readonly #rollMs: number;
+  readonly #settings: SegmentSettings;
   readonly #nameSuffix: string;
+  #loading: Promise<void> | undefined;
+  /** Counts what makes indexes worthless that are being made anew. */
+  #cuts = 0;
+  /** Of a segment that was taken as it was left: no batch of it reaches this offset. */
+  #endOffsetMax = Number.MAX_SAFE_INTEGER;
   readonly #recent = new RecentBatches();
   readonly #pendingSync = new PendingSync();
   /** When the segment was begun, or opened. */
@@ -89,12 +104,15 @@ export class LogSegment {
   #users = 0;
   /** Also while nobody uses it. */
   #keepsOpen = false;
+  /** It is written to, or about to be: entries of the indexes stay in memory. */
+  #keepsIndexes = false;
   #isRemoved = false;
   /** Entries of the transaction index's file, which does not exist when there are none; -1 = unknown, write it whole. */
   #persistedTransactions = 0;
 
   constructor(settings: SegmentSettings, baseOffset: Offset) {
     const { files, clock, directory, indexBytesMax, nameSuffix = "" } = settings;
+    this.#settings = settings;
     this.#files = files;
     this.#clock = clock;
     this.#rollMs = settings.drawRollMs();
@@ -116,6 +134,7 @@ export class LogSegment {
     const segment = new LogSegment(settings, baseOffset);
     try {
       segment.#keepsOpen = true;
+      segment.#keepsIndexes = true;
       segment.#file = await settings.files.open(segment.path, "truncate");
       await segment.indexes.create();
     } catch (error) {
@@ -140,9 +159,22 @@ export class LogSegment {
     this.#persistedTransactions = isPersisted ? index.count : -1;
   }
 
+  /**
+   * Takes the segment as it was left, so many bytes of whole batches: nothing of it is read until somebody asks.
+   * @param endOffset where it may end at most
+   */
+  trust(sizeBytes: number, endOffset: number): void {
+    this.sizeBytes = sizeBytes;
+    this.#endOffsetMax = endOffset;
+    this.damaged = [];
+    this.#recent.clear();
+    this.indexes.leaveInFiles();
+  }
+
   /** Forgets what a survey noted, for another one. */
   reset(): void {
     this.sizeBytes = 0;
+    this.damaged = [];
     this.#recent.clear();
     this.indexes.reset();
     this.transactionIndex = new TransactionIndex(this.baseOffset);
@@ -154,9 +186,118 @@ export class LogSegment {
     return TransactionIndex.decode(this.baseOffset, bytes ?? new Uint8Array(0));
   }
 
+  /**
+   * Brings the indexes into memory, unless they are there. Files that are no indexes, or do not fit the end of the segment, are made anew
+   * from its batches.
+   * @throws FileError
+   */
+  async loadIndexes(): Promise<void> {
+    if (this.indexes.areLoaded) return;
+    this.#loading ??= this.#loadIndexes().finally(() => {
+      this.#loading = undefined;
+    });
+    await this.#loading;
+  }
+
+  async #loadIndexes(): Promise<void> {
+    const { offsets, times } = await this.indexes.readFiles();
+    const fits = offsets !== undefined && times !== undefined && (await this.#fitsEnd(offsets, times));
+    if (fits) this.indexes.load({ offsets, times });
+    else await this.rebuildIndexes();
+  }
+
+  /** Whether the last entry names a batch, behind which whole batches follow to the end of the segment, and none with a later time. */
+  async #fitsEnd(offsets: OffsetIndex, times: TimeIndex): Promise<boolean> {
+    // One without entries says nothing: no batch has a time, or somebody emptied it.
+    if (times.count === 0) return this.sizeBytes === 0;
+    const last = offsets.lastEntry;
+    if ((last?.positionBytes ?? 0) >= this.sizeBytes) return false;
+    let fits = true;
+    let isFirst = true;
+    const end = await this.walk(last?.positionBytes ?? 0, LOOKUP_CHUNK_BYTES, ({ lastOffset, maxTimestamp }) => {
+      if (isFirst && last !== undefined && lastOffset !== last.offset) fits = false;
+      if (maxTimestamp > times.lastTimestamp) fits = false;
+      isFirst = false;
+    });
+    return fits && end.type === "end";
+  }
+
+  /** Forgets what the index files know as well, unless the segment is written to. */
+  unloadIndexes(): void {
+    if (!this.#keepsIndexes) this.indexes.unload();
+  }
+
+  /**
+   * Makes the indexes anew from the headers of all batches, and notes what is no batch. Cost: a walk over the segment.
+   * @throws FileError
+   */
+  async rebuildIndexes(): Promise<void> {
+    const { files, directory, indexBytesMax, indexIntervalBytes } = this.#settings;
+    const proven = new SegmentIndexes(files, directory, this.baseOffset, indexBytesMax, this.#nameSuffix);
+    const damaged: DamagedRange[] = [];
+    const cuts = this.#cuts;
+    let endOffset: number = this.baseOffset;
+    for (let fromBytes = 0; fromBytes < this.sizeBytes;) {
+      const end = await this.walk(fromBytes, undefined, (header, positionBytes) => {
+        if (header.baseOffset < endOffset || !this.index.canHold(header.lastOffset))
+          return `offset ${header.baseOffset} after ${endOffset - 1}`;
+        proven.noteBatch(header, positionBytes, indexIntervalBytes);
+        endOffset = header.lastOffset + 1;
+        return undefined;
+      });
+      if (end.type === "end") break;
+      const next = await this.use((file) =>
+        findNextBatch({
+          io: this.io,
+          file,
+          fromBytes: end.positionBytes + 1,
+          toBytes: this.sizeBytes,
+          minOffset: endOffset,
+          maxOffset: this.baseOffset + RELATIVE_OFFSET_MAX,
+        }),
+      );
+      fromBytes = next?.positionBytes ?? this.sizeBytes;
+      damaged.push({
+        fromOffset: toOffset(endOffset),
+        toOffset: toOffset(next?.header.baseOffset ?? this.#endOffsetMax),
+        path: this.path,
+        fromBytes: end.positionBytes,
+        toBytes: fromBytes,
+        reason: end.type === "corrupt" ? end.reason : "incomplete",
+      });
+      endOffset = next?.header.baseOffset ?? endOffset;
+    }
+    if (cuts !== this.#cuts) return;
+    if (!this.#keepsIndexes) proven.noteEnd();
+    proven.resetInterval();
+    this.indexes.replaceBy(proven);
+    this.damaged = damaged;
+    if (damaged.length > 0) this.#recent.clear();
+  }
+
+  /** Walks the headers of the batches from `fromBytes` on, where one begins, to the end of the segment. @throws FileError */
+  walk(
+    fromBytes: number,
+    chunkBytes: number | undefined,
+    onBatch: (header: BatchHeader, positionBytes: number) => string | undefined | void,
+  ): Promise<WalkEnd> {
+    return this.use((file) =>
+      walkSegment({
+        io: this.io,
+        file,
+        fromBytes,
+        toBytes: this.sizeBytes,
+        ...(chunkBytes === undefined ? {} : { chunkBytes }),
+        verifyCrc: false,
+        onBatch: (header, positionBytes) => onBatch(header, positionBytes) ?? undefined,
+      }),
+    );
+  }
+
   /** Opens the log file for appending. @throws FileError */
   async openForAppend(): Promise<FileHandle> {
     this.#keepsOpen = true;
+    this.#keepsIndexes = true;
     return this.#open();
   }
 
@@ -176,9 +317,11 @@ export class LogSegment {
     this.#keepsOpen = true;
   }
 
-  /** Closes the log file, as soon as nobody uses it. */
+  /** Of a sealed segment: closes the log file, as soon as nobody uses it, and leaves the indexes to their files. */
   async release(): Promise<void> {
     this.#keepsOpen = false;
+    this.#keepsIndexes = false;
+    this.unloadIndexes();
     await this.#closeIfIdle();
   }
 
@@ -277,13 +420,16 @@ export class LogSegment {
     if (this.#persistedTransactions === count) return false;
     if (count === 0) await removeIfPresent(this.#files, this.transactionIndexPath);
     else {
-      const file = await this.#files.open(this.transactionIndexPath, "truncate");
+      // Never a part, which might look like entries: the next open may look at no more than their number.
+      const temporaryPath = `${this.transactionIndexPath}.tmp`;
+      const file = await this.#files.open(temporaryPath, "truncate");
       try {
         await writeFully(file, this.transactionIndex.encode(), 0);
         await file.sync();
       } finally {
         await file.close();
       }
+      await this.#files.rename(temporaryPath, this.transactionIndexPath);
     }
     this.#persistedTransactions = count;
     return true;
@@ -302,12 +448,18 @@ export class LogSegment {
       TRANSACTION_INDEX_SUFFIX,
       PRODUCER_SNAPSHOT_SUFFIX,
     ]);
+    this.#keepsIndexes = true;
+    await this.loadIndexes();
+    this.#cuts += 1;
     this.transactionIndex.truncateTo(offset);
     this.#recent.clear();
     this.sizeBytes = positionBytes;
     const { fromBytes, isFileBehind } = this.indexes.truncateTo(offset, positionBytes === 0);
     if (positionBytes === 0) this.#createdMs = this.#clock.wallMs();
-    else await this.#noteTimestamps(fromBytes);
+    else {
+      await this.#noteTimestamps(fromBytes);
+      await this.firstTimestamp();
+    }
     // Entries behind the cut leave the files at once: a segment that is sealed next may lie below the recovery point already, and
     // would not be written again.
     if (isFileBehind || this.#persistedTransactions !== 0) await this.persistIndexes();
@@ -319,19 +471,8 @@ export class LogSegment {
 
   /** Reads the timestamps of the batches from `fromBytes` on. */
   async #noteTimestamps(fromBytes: number): Promise<void> {
-    await this.use((file) =>
-      walkSegment({
-        io: this.io,
-        file,
-        fromBytes,
-        toBytes: this.sizeBytes,
-        chunkBytes: LOOKUP_CHUNK_BYTES,
-        verifyCrc: false,
-        onBatch: ({ maxTimestamp, lastOffset }) => {
-          this.indexes.noteTimestamp(maxTimestamp, lastOffset);
-          return undefined;
-        },
-      }),
+    await this.walk(fromBytes, LOOKUP_CHUNK_BYTES, ({ maxTimestamp, lastOffset }) =>
+      this.indexes.noteTimestamp(maxTimestamp, lastOffset),
     );
   }
 
@@ -345,27 +486,48 @@ export class LogSegment {
 
   /**
    * Where the first batch with last offset >= `offset` begins, or `undefined` when none has.
-   * @param skip ranges of the file that are no batches
-   * @throws FileError
+   * @throws LogError CORRUPT_MESSAGE when the offset lies in damage @throws FileError
    */
-  async positionOf(offset: number, skip: readonly FileRange[]): Promise<number | undefined> {
+  async positionOf(offset: number): Promise<number | undefined> {
     if (this.sizeBytes === 0) return undefined;
-    const recent = skip.length === 0 ? this.#recent.find(offset) : undefined;
+    const recent = this.damaged.length === 0 ? this.#recent.find(offset) : undefined;
     if (recent !== undefined) return recent;
-    const found = await this.findBatch(this.index.lookup(offset), skip, ({ lastOffset }) => lastOffset >= offset);
+    const found = await this.findBatchOf(offset, ({ lastOffset }) => lastOffset >= offset);
     return found?.positionBytes;
   }
 
   /**
-   * The first batch from `fromBytes` on, where one begins, whose header `isWanted`; `undefined` when there is none.
-   * @param skip ranges of the file that are no batches
-   * @throws FileError
+   * The first batch whose header `isWanted`, looked for from the index entry of `offset` on; `undefined` when there is none.
+   *
+   * The first look at a segment that was taken as it was left: where index and batches do not go together, the index is made anew, and what
+   * is no batch is damage from then on.
+   * @throws LogError CORRUPT_MESSAGE when the offset lies in damage @throws FileError
+   */
+  async findBatchOf(offset: number, isWanted: (header: BatchHeader) => boolean): Promise<FoundBatch | undefined> {
+    await this.loadIndexes();
+    const isProven = this.indexes.areProven;
+    refuseDamage(this.damaged, offset);
+    const entry = this.index.entryOf(offset);
+    try {
+      return await this.findBatch(entry?.positionBytes ?? 0, isWanted, entry?.offset);
+    } catch (error) {
+      if (isProven || !(error instanceof LogError && error.code === "CORRUPT_MESSAGE")) throw error;
+    }
+    await this.rebuildIndexes();
+    return this.findBatchOf(offset, isWanted);
+  }
+
+  /**
+   * The first batch from `fromBytes` on, where one begins, whose header `isWanted`; `undefined` when there is none. Goes around damage.
+   * @param firstLastOffset what the last offset of the batch at `fromBytes` has to be
+   * @throws LogError CORRUPT_MESSAGE for damage that was not known of @throws FileError
    */
   async findBatch(
     fromBytes: number,
-    skip: readonly FileRange[],
     isWanted: (header: BatchHeader) => boolean,
+    firstLastOffset?: number,
   ): Promise<FoundBatch | undefined> {
+    const skip = this.damaged;
     return this.use(async (file) => {
       let atBytes = afterDamage(fromBytes, skip);
       for (;;) {
@@ -379,6 +541,8 @@ export class LogSegment {
           chunkBytes: LOOKUP_CHUNK_BYTES,
           verifyCrc: false,
           onBatch: (header, positionBytes) => {
+            if (positionBytes === fromBytes && firstLastOffset !== undefined && header.lastOffset !== firstLastOffset)
+              return `ends at offset ${header.lastOffset}, by the index at ${firstLastOffset}`;
             if (!isWanted(header)) return undefined;
             found = { header, positionBytes };
             return "found";
@@ -400,8 +564,11 @@ export class LogSegment {
    */
   findBatchNow(offset: number): FoundNow | undefined {
     const file = this.#file;
-    if (file === undefined) return undefined;
-    let atBytes = this.#recent.find(offset) ?? this.index.lookup(offset);
+    if (file === undefined || !this.indexes.areLoaded || this.damaged.length > 0) return undefined;
+    const recent = this.#recent.find(offset);
+    const entry = recent === undefined ? this.index.entryOf(offset) : undefined;
+    const entryBytes = entry?.positionBytes;
+    let atBytes = recent ?? entryBytes ?? 0;
     let wantedBytes = LOOKUP_NOW_FIRST_BYTES;
     for (let reads = 0; reads < LOOKUP_READS_NOW_MAX; reads += 1) {
       const asked = Math.min(wantedBytes, this.sizeBytes - atBytes);
@@ -414,6 +581,8 @@ export class LogSegment {
         if (scan.type === "corrupt") return undefined;
         if (scan.type === "incomplete") break;
         const { header } = scan;
+        // Of an index that does not fit, `findBatchOf` makes another.
+        if (atBytes + at === entryBytes && header.lastOffset !== entry?.offset) return undefined;
         if (header.lastOffset >= offset) return { header, positionBytes: atBytes + at, bytes: chunk.subarray(at) };
         at += header.sizeInBytes;
         wantedBytes = header.sizeInBytes > LOOKUP_NOW_FIRST_BYTES ? LOOKUP_NOW_HEADER_BYTES : LOOKUP_CHUNK_BYTES;
@@ -442,8 +611,39 @@ export class LogSegment {
    * Source: apache/kafka storage/.../internals/log/LogSegment.java, largestTimestamp
    */
   async largestTimestamp(): Promise<number> {
-    const { maxTimestamp } = this.indexes;
+    const { maxTimestamp } = await this.timestamps();
     return maxTimestamp >= 0 ? maxTimestamp : this.modifiedMs();
+  }
+
+  /** Makes what is known of timestamps that of the batches' headers. Cost: a walk over the segment, once. @throws FileError */
+  async proveTimestamps(): Promise<void> {
+    if (!this.indexes.areProven) await this.rebuildIndexes();
+  }
+
+  /** What the time index says where nobody has read the batches since the open. @throws FileError */
+  async timestamps(): Promise<Pick<SegmentIndexes, "maxTimestamp" | "maxTimestampOffset">> {
+    const { indexes } = this;
+    if (indexes.areLoaded || indexes.maxTimestamp >= 0) return indexes;
+    await this.loadIndexes();
+    // Asked of every segment in turn: that must not bring all of their entries into memory.
+    this.unloadIndexes();
+    return indexes;
+  }
+
+  /** Max timestamp of the first batch, ms; `undefined` when there is none. @throws FileError */
+  async firstTimestamp(): Promise<number | undefined> {
+    if (this.indexes.firstTimestamp === undefined && this.sizeBytes > 0)
+      await this.walk(0, RECORD_BATCH_OVERHEAD, ({ maxTimestamp }) => {
+        this.indexes.firstTimestamp = maxTimestamp;
+        return "seen";
+      });
+    return this.indexes.firstTimestamp;
+  }
+
+  /** The last offset of the first indexed batch that begins at or behind a position, or `undefined`. @throws FileError */
+  async indexedOffsetAtOrAbove(positionBytes: number): Promise<number | undefined> {
+    await this.loadIndexes();
+    return this.index.offsetAtOrAbove(positionBytes);
   }
 
   /** When the file was last written, ms. @throws FileError */
@@ -584,13 +784,7 @@ export interface FoundNow extends FoundBatch {
   readonly bytes: Uint8Array;
 }
 
-/** Bytes `[fromBytes, toBytes)` of a segment file. */
-export interface FileRange {
-  readonly fromBytes: number;
-  readonly toBytes: number;
-}
-
-function afterDamage(positionBytes: number, skip: readonly FileRange[]): number {
+function afterDamage(positionBytes: number, skip: readonly DamagedRange[]): number {
   let position = positionBytes;
   for (const range of skip) if (position >= range.fromBytes && position < range.toBytes) position = range.toBytes;
   return position;

@@ -13,6 +13,8 @@ const HIGH = 2 ** 32;
 
 /** Grows by doubling; most segments have few entries, and an active one with an idle partition has none. */
 const INITIAL_CAPACITY = 16;
+const NO_TIMESTAMPS = new Float64Array(0);
+const NO_OFFSETS = new Int32Array(0);
 
 export interface TimeIndexEntry {
   /** ms; the largest of the segment up to the batch that ends at `offset`. */
@@ -35,8 +37,8 @@ export interface TimeIndexEntry {
 export class TimeIndex {
   readonly baseOffset: Offset;
   readonly #entriesMax: number;
-  #timestamps = new Float64Array(INITIAL_CAPACITY);
-  #relativeOffsets = new Int32Array(INITIAL_CAPACITY);
+  #timestamps = NO_TIMESTAMPS;
+  #relativeOffsets = NO_OFFSETS;
   #count = 0;
 
   /** @param indexBytesMax Kafka: segment.index.bytes */
@@ -142,10 +144,11 @@ export class TimeIndex {
   }
 
   #grow(): void {
-    const timestamps = new Float64Array(this.#timestamps.length * 2);
+    const capacity = Math.max(this.#timestamps.length * 2, INITIAL_CAPACITY);
+    const timestamps = new Float64Array(capacity);
     timestamps.set(this.#timestamps);
     this.#timestamps = timestamps;
-    const relativeOffsets = new Int32Array(this.#relativeOffsets.length * 2);
+    const relativeOffsets = new Int32Array(capacity);
     relativeOffsets.set(this.#relativeOffsets);
     this.#relativeOffsets = relativeOffsets;
   }

@@ -9,6 +9,8 @@ export { Tidemark } from "./tidemark.ts";
 export type { CleanerDescription, NodeDescription, PartitionDescription } from "./tidemark.ts";
 export { describeDirectories } from "./describe.ts";
 export type { ReplicaFiles } from "./describe.ts";
+export { repairDirectory } from "./repair.ts";
+export type { RepairDirectoryOptions } from "./repair.ts";
 export { verifyDirectory } from "./verify.ts";
 export { Topic } from "./topic.ts";
 export type { ListedOffset, OffsetSpec } from "@tidemark/log";

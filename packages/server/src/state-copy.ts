@@ -1,6 +1,7 @@
 import { copyFile, mkdtemp, rm, stat } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { fail } from "@tidemark/base";
 import type { State } from "@tidemark/base";
 import { LmdbState } from "@tidemark/runtime-node";
 
@@ -38,4 +39,19 @@ export async function readStateCopy<Result>(
     }
   }
   return undefined;
+}
+
+/**
+ * What a state holds at this moment, as a state of its own to which nobody may write.
+ * @param prefixes of the keys that are taken over. Default: an empty state
+ */
+export function frozenState(state?: State, prefixes: readonly string[] = []): State {
+  const values = new Map<string, Uint8Array | undefined>();
+  for (const key of prefixes.flatMap((prefix) => state?.keys(prefix) ?? [])) values.set(key, state?.get(key));
+  return {
+    get: (key) => values.get(key),
+    keys: (prefix) => [...values.keys()].filter((key) => key.startsWith(prefix)),
+    commit: () => fail("nobody writes to a copy of a state"),
+    close: () => Promise.resolve(),
+  };
 }

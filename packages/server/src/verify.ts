@@ -1,12 +1,12 @@
 import { readFile, stat } from "node:fs/promises";
-import { basename, resolve } from "node:path";
-import { directoryOf, joinPath, readFileIfPresent } from "@tidemark/base";
-import type { FileSystem, State } from "@tidemark/base";
-import { META_PROPERTIES_FILE, verifyDirectory as verifyLogDirectory } from "@tidemark/log";
+import { resolve } from "node:path";
+import { joinPath } from "@tidemark/base";
+import { verifyDirectory as verifyLogDirectory } from "@tidemark/log";
 import type { VerifyOptions, VerifyReport } from "@tidemark/log";
 import { NODE_JOBS, NodeFileSystem } from "@tidemark/runtime-node";
 import { translated } from "./error.ts";
-import { readStateCopy } from "./state-copy.ts";
+import { placesOf } from "./node-places.ts";
+import { frozenState, readStateCopy } from "./state-copy.ts";
 
 /** What the check asks of a node's state. */
 const KEYS_ASKED = ["log-directory/", "segment-gap/"];
@@ -27,7 +27,10 @@ export async function verifyDirectory(
   return translated(
     (async () => {
       const { logDirectory, stateDirectory } = await placesOf(files, path);
-      const state = stateDirectory === undefined ? undefined : await readStateCopy(stateDirectory, copyOf);
+      const state =
+        stateDirectory === undefined
+          ? undefined
+          : await readStateCopy(stateDirectory, (copy) => frozenState(copy, KEYS_ASKED));
       return verifyLogDirectory({
         ...options,
         files,
@@ -38,29 +41,6 @@ export async function verifyDirectory(
       });
     })(),
   );
-}
-
-/** The directory to be checked, and the state of the node that it is of, where both lie as `Tidemark.open` lays them out. */
-async function placesOf(
-  files: FileSystem,
-  path: string,
-): Promise<{ readonly logDirectory: string; readonly stateDirectory: string | undefined }> {
-  const isHome = async (directory: string): Promise<boolean> =>
-    (await readFileIfPresent(files, joinPath(directory, META_PROPERTIES_FILE)).catch(() => undefined)) !== undefined;
-  const inner = joinPath(path, "log");
-  if (await isHome(inner)) return { logDirectory: inner, stateDirectory: joinPath(path, "state") };
-  for (const home of [path, directoryOf(path)]) {
-    if (basename(home) === "log" && (await isHome(home)))
-      return { logDirectory: path, stateDirectory: joinPath(directoryOf(home), "state") };
-  }
-  return { logDirectory: path, stateDirectory: undefined };
-}
-
-/** What is asked of it, apart from the state, which is closed again. */
-function copyOf(state: State): Pick<State, "get"> {
-  const keys = KEYS_ASKED.flatMap((prefix) => state.keys(prefix));
-  const values = new Map(keys.map((key) => [key, state.get(key)] as const));
-  return { get: (key) => values.get(key) };
 }
 
 /**

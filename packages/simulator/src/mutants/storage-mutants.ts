@@ -147,10 +147,8 @@ export const STORAGE_MUTANTS: readonly Mutant[] = [
     edits: [
       {
         file: OFFSET_INDEX,
-        find: `    const at = this.#floor(offset - this.baseOffset);
-    return at < 0`,
-        replace: `    const at = Math.min(this.#floor(offset - this.baseOffset) + 1, this.#count - 1);
-    return at < 0`,
+        find: `    return this.entry(this.#floor(offset - this.baseOffset));`,
+        replace: `    return this.entry(Math.min(this.#floor(offset - this.baseOffset) + 1, this.#count - 1));`,
       },
     ],
   },
@@ -355,8 +353,8 @@ export const STORAGE_MUTANTS: readonly Mutant[] = [
     edits: [
       {
         file: PRODUCER_STATE,
-        find: `this.#openTransactions.keys().next().value;`,
-        replace: `[...this.#openTransactions.keys()].at(-1);`,
+        find: `this.#openTransactions?.keys().next().value;`,
+        replace: `[...(this.#openTransactions?.keys() ?? [])].at(-1);`,
       },
     ],
   },
@@ -366,7 +364,7 @@ export const STORAGE_MUTANTS: readonly Mutant[] = [
     edits: [
       {
         file: LOCAL_LOG,
-        find: `    await this.#state.saveStart(offset, this.#recoveryPoint);
+        find: `    await this.#state.saveStart(offset, this.#recoveryPoint, this.#seal({ logStartOffset: offset }));
     this.#logStartOffset = offset;
   }`,
         replace: `    this.#logStartOffset = offset;
@@ -399,7 +397,8 @@ export const STORAGE_MUTANTS: readonly Mutant[] = [
   },
   {
     id: "P17",
-    title: "an entry of a transaction index counts by its last offset alone, whatever else is torn",
+    title:
+      "a transaction index is written in place, and an entry counts by its last offset alone, whatever else is torn",
     edits: [
       {
         file: SURVEY,
@@ -408,6 +407,11 @@ export const STORAGE_MUTANTS: readonly Mutant[] = [
     a.lastOffset === b.lastOffset &&
     a.lastStableOffset === b.lastStableOffset`,
         replace: `    a.lastOffset === b.lastOffset`,
+      },
+      {
+        file: SEGMENT,
+        find: "const temporaryPath = `${this.transactionIndexPath}.tmp`;",
+        replace: "const temporaryPath = this.transactionIndexPath;",
       },
     ],
   },

@@ -1,0 +1,240 @@
+import { decodeUtf8, toOffset } from "@tidemark/base";
+import { enumerateCrashImages, SimulatedDisk } from "@tidemark/simulator";
+import type { DiskImage } from "@tidemark/simulator";
+import { checkCrc, decodeRecords, encodeBatch, recordsSection, scanBatch } from "@tidemark/wire";
+import { describe, expect, test } from "vitest";
+import { append, CONFIG, DATA, lead, ManagerFixture } from "./log-manager.fixture.ts";
+import type { PartitionLog } from "./partition-log.ts";
+import { repairDirectory } from "./repair.ts";
+import type { RepairReport } from "./repair.ts";
+import { verifyDirectory } from "./verify.ts";
+
+const BATCH_BYTES = encodeBatch([{ key: null, value: new Uint8Array(3), timestamp: 1 }]).length;
+const PER_SEGMENT = 4;
+/** Three full segments, and one of two records. */
+const RECORDS = 3 * PER_SEGMENT + 2;
+
+const segmentPath = (segment: number): string =>
+  `${DATA}/orders-0/${String(segment * PER_SEGMENT).padStart(20, "0")}.log`;
+
+async function filled(): Promise<ManagerFixture> {
+  const fixture = new ManagerFixture();
+  const manager = await fixture.open();
+  await manager.createTopic("orders", 1, { ...CONFIG, segmentBytes: PER_SEGMENT * BATCH_BYTES });
+  const log = await lead(manager, "orders");
+  for (let record = 0; record < RECORDS; record += 1) await append(log, `v${String(record).padStart(2, "0")}`);
+  await manager.close();
+  return fixture;
+}
+
+async function overwrite(fixture: ManagerFixture, path: string, at: number, bytes: readonly number[]): Promise<void> {
+  const file = await fixture.files.open(path, "write");
+  await file.writeAt(Uint8Array.from(bytes), at);
+  await file.sync();
+  await file.close();
+}
+
+async function cut(fixture: ManagerFixture, path: string, sizeBytes: number): Promise<void> {
+  const file = await fixture.files.open(path, "write");
+  await file.truncate(sizeBytes);
+  await file.sync();
+  await file.close();
+}
+
+async function remove(fixture: ManagerFixture, path: string): Promise<void> {
+  await fixture.files.unlink(path);
+  await fixture.files.syncDirectory(`${DATA}/orders-0`);
+}
+
+const repair = (fixture: ManagerFixture, acceptsLoss: boolean): Promise<RepairReport> =>
+  repairDirectory({
+    environment: fixture.environment,
+    openState: () => Promise.resolve(fixture.state),
+    directory: DATA,
+    acceptsLoss,
+  });
+
+const lostIn = (report: RepairReport): string[] =>
+  report.partitions.flatMap(({ lost }) => lost.map(({ fromOffset, toOffset: end }) => `${fromOffset}..${end - 1}`));
+
+async function offsetsOf(log: PartitionLog): Promise<number[]> {
+  const offsets: number[] = [];
+  for (let next: number = log.logStartOffset; next < log.logEndOffset;) {
+    const { bytes } = await log.read({ fromOffset: toOffset(next), maxBytes: 1 });
+    if (bytes.length === 0) break;
+    const scan = scanBatch(bytes, 0);
+    if (scan.type !== "batch" || !checkCrc(bytes, scan.header)) throw new Error(`no batch at ${next}`);
+    for (const { offset, value } of decodeRecords(scan.header, recordsSection(bytes, scan.header))) {
+      offsets.push(offset);
+      if (value !== null && decodeUtf8(value).startsWith("v"))
+        expect(decodeUtf8(value)).toBe(`v${String(offset).padStart(2, "0")}`);
+    }
+    next = scan.header.lastOffset + 1;
+  }
+  return offsets;
+}
+
+/** All offsets but some. */
+const without = (...gone: readonly number[]): number[] =>
+  Array.from({ length: RECORDS }, (_, offset) => offset).filter((offset) => !gone.includes(offset));
+
+const damages: readonly (readonly [string, (fixture: ManagerFixture) => Promise<void>, readonly number[]])[] = [
+  ["a header in the middle of a segment", (f) => overwrite(f, segmentPath(0), BATCH_BYTES + 8, [0x7f]), [1]],
+  ["a payload that rotted", (f) => overwrite(f, segmentPath(1), 2 * BATCH_BYTES - 2, [0xff]), [5]],
+  ["the begin of the log", (f) => overwrite(f, segmentPath(0), 8, [0x7f]), [0]],
+  ["the end of a segment", (f) => cut(f, segmentPath(1), 3 * BATCH_BYTES + 5), [7]],
+  ["all of a segment", (f) => overwrite(f, segmentPath(1), 0, Array(PER_SEGMENT * BATCH_BYTES).fill(0)), [4, 5, 6, 7]],
+  ["all of the first segment", (f) => cut(f, segmentPath(0), 0), [0, 1, 2, 3]],
+  ["a segment that is gone", (f) => remove(f, segmentPath(1)), [4, 5, 6, 7]],
+  ["the end of the log", (f) => cut(f, segmentPath(3), BATCH_BYTES + 1), [13]],
+  ["the last segment", (f) => remove(f, segmentPath(3)), [12, 13]],
+  ["all of the last segment", (f) => overwrite(f, segmentPath(3), 0, Array(2 * BATCH_BYTES).fill(1)), [12, 13]],
+  [
+    "places in three segments",
+    async (f) => {
+      await overwrite(f, segmentPath(0), 3 * BATCH_BYTES + 8, [0x7f]);
+      await overwrite(f, segmentPath(2), 8, [0x7f]);
+      await overwrite(f, segmentPath(3), 2 * BATCH_BYTES - 1, [0xff]);
+    },
+    [3, 8, 13],
+  ],
+];
+
+describe("repair", () => {
+  test("finds nothing to do in a sound directory, and changes nothing", async () => {
+    for (const acceptsLoss of [false, true]) {
+      const fixture = await filled();
+      const before = fixture.files.image().digest;
+      expect(await repair(fixture, acceptsLoss)).toEqual({
+        directory: DATA,
+        partitions: [],
+        partitionsRead: 1,
+        isRepaired: true,
+      });
+      expect(fixture.files.image().digest).toBe(before);
+    }
+  });
+
+  test.each(damages)("D16: %s: lists what is lost, and changes nothing", async (_, damage, gone) => {
+    const fixture = await filled();
+    await damage(fixture);
+    const before = fixture.files.image().digest;
+    const report = await repair(fixture, false);
+    expect(report.isRepaired).toBe(false);
+    const listed = report.partitions.flatMap(({ lost }) =>
+      lost.flatMap((range) =>
+        Array.from({ length: range.toOffset - range.fromOffset }, (_none, at) => range.fromOffset + at),
+      ),
+    );
+    expect(listed).toEqual(gone);
+    expect(fixture.files.image().digest).toBe(before);
+  });
+
+  test.each(damages)(
+    "D16: %s: given up, the log takes appends, keeps all else, and gives no offset twice",
+    async (_, damage, gone) => {
+      for (const wasOpened of [false, true]) {
+        const fixture = await filled();
+        await damage(fixture);
+        if (wasOpened) {
+          // What an operator sees first; its end is not clean.
+          const manager = await fixture.open();
+          await manager.close();
+        }
+        expect((await repair(fixture, true)).isRepaired).toBe(true);
+        expect((await repair(fixture, false)).partitions).toEqual([]);
+        for (let opens = 0; opens < 2; opens += 1) {
+          const manager = await fixture.open();
+          const log = await lead(manager, "orders");
+          expect([log.damaged, log.logEndOffset]).toEqual([[], RECORDS + opens]);
+          expect((await offsetsOf(log)).slice(0, RECORDS - gone.length)).toEqual(without(...gone));
+          await append(log, "new");
+          expect((await offsetsOf(log)).at(-1)).toBe(RECORDS + opens);
+          expect(await manager.close()).toEqual({ isClean: true, reason: undefined });
+        }
+        const { errors } = await verifyDirectory({
+          files: fixture.files,
+          workers: fixture.environment.workers,
+          directory: DATA,
+          state: fixture.state,
+        });
+        expect(errors).toEqual([]);
+      }
+    },
+  );
+
+  test("a crash at any moment, and any loss of what was not synced, leaves what the next repair goes on with", async () => {
+    const fixture = await filled();
+    await overwrite(fixture, segmentPath(0), BATCH_BYTES + 8, [0x7f]);
+    await overwrite(fixture, segmentPath(1), 0, Array(PER_SEGMENT * BATCH_BYTES).fill(0));
+    await cut(fixture, segmentPath(3), BATCH_BYTES + 1);
+    const from = fixture.files.operationCount;
+    await repair(fixture, true);
+    const images = new Map<string, DiskImage>();
+    for (const point of [...fixture.files.crashPoints()].slice(from))
+      for (const rule of ["ordered-prefix", "per-file-prefix", "block-subset"] as const)
+        for (const image of enumerateCrashImages(point, rule, { outcomesMax: 8 })) images.set(image.digest, image);
+    expect(images.size).toBeGreaterThan(30);
+    let repaired = 0;
+    for (const image of images.values()) {
+      const after = new ManagerFixture(SimulatedDisk.fromImage(image));
+      // An open in between changes nothing of it: what is not given up yet is damage, and no more than that.
+      const opened = await after.open();
+      const log = opened.partition("orders", 0);
+      if (log === undefined) throw new Error("the log is there");
+      expect(log.logEndOffset).toBe(RECORDS);
+      for (const { fromOffset, toOffset: end } of log.damaged)
+        for (let offset = fromOffset as number; offset < end; offset += 1)
+          expect([1, 4, 5, 6, 7, 13]).toContain(offset);
+      await opened.close();
+      if (lostIn(await repair(after, true)).length > 0) repaired += 1;
+      const manager = await after.open();
+      const leading = await lead(manager, "orders");
+      await append(leading, "new");
+      expect(await offsetsOf(leading)).toEqual([...without(1, 4, 5, 6, 7, 13), RECORDS]);
+      expect((await manager.close()).isClean).toBe(true);
+    }
+    expect(repaired).toBeGreaterThan(3);
+  });
+
+  test("refuses what is in use, and what is no log directory", async () => {
+    const fixture = await filled();
+    const manager = await fixture.open();
+    for (const acceptsLoss of [false, true])
+      await expect(repair(fixture, acceptsLoss)).rejects.toMatchObject({ code: "LOG_DIRECTORY_LOCKED" });
+    await manager.close();
+    const state = (): Promise<never> => Promise.reject(new Error("never asked"));
+    const { environment } = fixture;
+    for (const [directory, code] of [
+      [`${DATA}/orders-0`, "UNKNOWN_DIRECTORY"],
+      ["nowhere", "KAFKA_STORAGE_ERROR"],
+    ] as const)
+      await expect(
+        repairDirectory({ environment, openState: state, directory, acceptsLoss: true }),
+      ).rejects.toMatchObject({ code });
+    await fixture.write("meta.properties", "rubbish");
+    await expect(repair(fixture, true)).rejects.toMatchObject({ code: "META_PROPERTIES_INVALID" });
+  });
+
+  test("leaves a torn end above the recovery point to the next open, which cuts it", async () => {
+    const fixture = await filled();
+    const manager = await fixture.open();
+    await append(await lead(manager, "orders"), "v14");
+    fixture.kill();
+    await cut(fixture, segmentPath(3), 3 * BATCH_BYTES - 1);
+    expect((await repair(fixture, true)).partitions).toEqual([]);
+    const opened = await fixture.open();
+    const log = opened.partition("orders", 0);
+    expect([log?.logEndOffset, log?.recovery.cut?.bytesCut]).toEqual([RECORDS, BATCH_BYTES - 1]);
+  });
+
+  test("takes the recovery points of the files where another program wrote since", async () => {
+    const fixture = await filled();
+    await overwrite(fixture, segmentPath(0), BATCH_BYTES + 8, [0x7f]);
+    await fixture.write("recovery-point-offset-checkpoint", "0\n1\norders 0 13\n");
+    expect(lostIn(await repair(fixture, true))).toEqual(["1..1"]);
+    const manager = await fixture.open();
+    expect(manager.report.checkpoints.source).toBe("state");
+    expect(await offsetsOf(await lead(manager, "orders"))).toEqual(without(1));
+  });
+});
