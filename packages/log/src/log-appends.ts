@@ -119,9 +119,8 @@ export class LogAppends {
     const { config, local, epochs, queue, leaderEpoch, producers } = this.#core;
     if (config.flush === "always" || !queue.isIdle || !this.#fitsTurn(header.sizeInBytes)) return undefined;
     if (leaderEpoch === undefined || epochs.latest?.epoch !== leaderEpoch) return undefined;
-    if (judgement instanceof Promise || config.timestampType === "LogAppendTime") return undefined;
+    if (judgement instanceof Promise || this.#timeToStamp(header, judgement) !== undefined) return undefined;
     const { lastOffsetDelta, sizeInBytes, maxTimestamp } = header;
-    if (judgement !== undefined && judgement.maxTimestamp !== maxTimestamp) return undefined;
     if (sizeInBytes > DIRECT_WRITE_BYTES_MAX || producers.judge(header, append).type !== "append") return undefined;
     const baseOffset = local.logEndOffset;
     const lastOffset = toOffset(baseOffset + lastOffsetDelta);
@@ -264,15 +263,20 @@ export class LogAppends {
   }
 
   /**
-   * Writes the leader's time over that of a batch, or the largest of its records' where its producer says another. The CRC covers it; as
-   * a rule nothing is to be done.
+   * The leader's time, to be written over that of a batch; or the largest of its records', where its producer says another or gives it the
+   * type of a leader's. `undefined` where its header is right as it is, as a rule, or nobody looked at its records.
    */
-  #stampTime(group: AppendGroup, entry: GroupEntry, times: RecordsSummary | undefined): void {
-    const { timestampType } = this.#core.config;
-    const isLogAppend = timestampType === "LogAppendTime";
+  #timeToStamp(header: BatchHeader, times: RecordsSummary | undefined): number | undefined {
+    const isLogAppend = this.#core.config.timestampType === "LogAppendTime";
     const maxTimestamp = isLogAppend ? this.#core.nowMs() : times?.maxTimestamp;
+    return isLogAppendTime(header) === isLogAppend && header.maxTimestamp === maxTimestamp ? undefined : maxTimestamp;
+  }
+
+  /** Writes it there. The CRC covers it. */
+  #stampTime(group: AppendGroup, entry: GroupEntry, times: RecordsSummary | undefined): void {
+    const maxTimestamp = this.#timeToStamp(entry.header, times);
     if (maxTimestamp === undefined) return;
-    if (isLogAppendTime(entry.header) === isLogAppend && entry.header.maxTimestamp === maxTimestamp) return;
+    const { timestampType } = this.#core.config;
     const { buffer } = group;
     stampMaxTimestamp(buffer, { ...entry.header, positionBytes: entry.atBytes }, timestampType, maxTimestamp);
     const stamped = readBatchHeader(buffer, entry.atBytes);

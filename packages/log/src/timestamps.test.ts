@@ -8,6 +8,9 @@ import type { PartitionLog } from "./partition-log.ts";
 
 const HOUR = 3_600_000;
 
+/** Written at once, and by way of the queue. */
+const FLUSH_MODES = ["none", "always"] as const;
+
 function batchWith(...timestamps: number[]): Uint8Array {
   return encodeBatch(
     timestamps.map((timestamp) => ({ key: null, value: encodeUtf8("v"), timestamp })),
@@ -60,34 +63,40 @@ describe("CreateTime", () => {
     await expect(late).rejects.toMatchObject({ code: "INVALID_TIMESTAMP" });
   });
 
-  test("trap 8: what the header claims is put right by what the records say, with the CRC", async () => {
-    const fixture = new LogFixture();
-    const log = await fixture.open();
-    const now = fixture.environment.clock.wallMs();
-    await log.append(claiming(batchWith(now - 5, now - 9), { maxTimestamp: now - 100 }), { origin: "client" });
-    await log.append(claiming(batchWith(now - 5), { maxTimestamp: now - 7, isLogAppendTime: true }), {
-      origin: "client",
-    });
-    const [first, second] = await headers(log);
-    expect(first?.maxTimestamp).toBe(now - 5);
-    // Read with bit 3, its records have the time that it claims; the bit goes, that time stays.
-    expect([second?.maxTimestamp, second && isLogAppendTime(second)]).toEqual([now - 7, false]);
-    expect(await log.listOffset("max-timestamp")).toMatchObject({ timestamp: now - 5, offset: 0 });
-  });
+  test.each(FLUSH_MODES)(
+    "trap 8: what the header claims is put right by what the records say, with the CRC (flush %s)",
+    async (flush) => {
+      const fixture = new LogFixture({ flush });
+      const log = await fixture.open();
+      const now = fixture.environment.clock.wallMs();
+      await log.append(claiming(batchWith(now - 5, now - 9), { maxTimestamp: now - 100 }), { origin: "client" });
+      await log.append(claiming(batchWith(now - 5), { maxTimestamp: now - 7, isLogAppendTime: true }), {
+        origin: "client",
+      });
+      const [first, second] = await headers(log);
+      expect(first?.maxTimestamp).toBe(now - 5);
+      // Read with bit 3, its records have the time that it claims; the bit goes, that time stays.
+      expect([second?.maxTimestamp, second && isLogAppendTime(second)]).toEqual([now - 7, false]);
+      expect(await log.listOffset("max-timestamp")).toMatchObject({ timestamp: now - 5, offset: 0 });
+    },
+  );
 });
 
 describe("LogAppendTime", () => {
-  test("trap 5: the leader's time is written over the batch's, the producer's times are not looked at", async () => {
-    const fixture = new LogFixture({ timestampType: "LogAppendTime" });
-    const log = await fixture.open();
-    const now = fixture.environment.clock.wallMs();
-    const { logAppendTime } = await log.append(batchWith(now + 100 * HOUR), { origin: "client" });
-    await log.append(batchOf(["a"]), { origin: "local" });
-    expect(logAppendTime).toBe(now);
-    for (const header of await headers(log)) {
-      expect([header.maxTimestamp, isLogAppendTime(header)]).toEqual([now, true]);
-    }
-  });
+  test.each(FLUSH_MODES)(
+    "trap 5: the leader's time is written over the batch's, the producer's times are not looked at (flush %s)",
+    async (flush) => {
+      const fixture = new LogFixture({ timestampType: "LogAppendTime", flush });
+      const log = await fixture.open();
+      const now = fixture.environment.clock.wallMs();
+      const { logAppendTime } = await log.append(batchWith(now + 100 * HOUR), { origin: "client" });
+      await log.append(batchOf(["a"]), { origin: "local" });
+      expect(logAppendTime).toBe(now);
+      for (const header of await headers(log)) {
+        expect([header.maxTimestamp, isLogAppendTime(header)]).toEqual([now, true]);
+      }
+    },
+  );
 
   test("trap 7: a producer's batch that says so itself is INVALID_TIMESTAMP", async () => {
     const fixture = new LogFixture({ timestampType: "LogAppendTime" });
