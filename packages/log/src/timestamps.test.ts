@@ -70,6 +70,8 @@ describe("CreateTime", () => {
       const log = await fixture.open();
       const now = fixture.environment.clock.wallMs();
       await log.append(claiming(batchWith(now - 5, now - 9), { maxTimestamp: now - 100 }), { origin: "client" });
+      // Nothing is queued when the second one comes.
+      await new Promise((resolve) => setImmediate(resolve));
       await log.append(claiming(batchWith(now - 5), { maxTimestamp: now - 7, isLogAppendTime: true }), {
         origin: "client",
       });
