@@ -72,6 +72,24 @@ describe("an append that finds nothing queued", () => {
     expect(log.segments.map(({ baseOffset }) => baseOffset)).toEqual([0, 1]);
   });
 
+  test("is written at once again as soon as what was queued is answered", async () => {
+    const log = await new LogFixture({ flush: "none" }).open();
+    void log.roll();
+    await log.append(batchOf(["a"]), LOCAL);
+    const answer = log.append(batchOf(["b"]), LOCAL);
+    expect(log.logEndOffset).toBe(2);
+    expect(await answer).toEqual({ baseOffset: 1, lastOffset: 1, duplicate: false });
+    const rolled = log.roll();
+    await log.append(batchOf(["c"]), LOCAL);
+    // What comes behind is queued again.
+    const behind = [log.append(batchOf(["d"]), LOCAL), log.roll(), log.append(batchOf(["e"]), LOCAL)] as const;
+    expect(log.logEndOffset).toBe(4);
+    expect([await rolled, (await behind[0]).baseOffset, await behind[1], (await behind[2]).baseOffset]).toEqual([
+      2, 3, 4, 4,
+    ]);
+    expect(await recordsOf(log)).toEqual(["0:a", "1:b", "2:c", "3:d", "4:e"]);
+  });
+
   test("is written with the large ones of its turn, up to a megabyte; the rest of them are one write", async () => {
     const fixture = new LogFixture({ flush: "none" });
     const log = await fixture.open();

@@ -191,6 +191,7 @@ export class LogAppends {
       outcome.answers.length = 0;
       outcome.failure ??= failure;
     }
+    group.isAnswered = true;
     for (const { entry, result } of outcome.answers) entry.resolve(result);
     for (const entry of group.entries.slice(outcome.nextEntry)) entry.reject(outcome.failure);
     this.#core.wakeWaiters();

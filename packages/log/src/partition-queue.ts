@@ -47,6 +47,8 @@ export class AppendGroup {
   readonly entries: GroupEntry[] = [];
   buffer: Uint8Array;
   usedBytes = 0;
+  /** Nothing more is done for it, and its callers may have heard. */
+  isAnswered = false;
 
   constructor(buffer: Uint8Array) {
     this.buffer = buffer;
@@ -141,8 +143,10 @@ export class PartitionQueue {
   readonly #spareBuffers: Uint8Array[] = [];
   #queuedBytes = 0;
   #isRunning = false;
+  /** The group that was begun last. */
+  #group: AppendGroup | undefined;
 
-  /** @param commit writes a group and answers each of its entries; must not throw */
+  /** @param commit writes a group, notes that it is answered, and answers each of its entries; must not throw */
   constructor(commit: (group: AppendGroup) => Promise<void>) {
     this.#commit = commit;
   }
@@ -152,9 +156,9 @@ export class PartitionQueue {
     return this.#queuedBytes;
   }
 
-  /** Nothing waits, and nothing runs. */
+  /** Nothing waits, and nothing runs: as an answer's receiver sees it too, who comes before the queue has looked whether that was all. */
   get isIdle(): boolean {
-    return !this.#isRunning;
+    return !this.#isRunning || (this.#items.length === 0 && this.#group?.isAnswered === true);
   }
 
   /** Queues a batch that is converted when its turn comes near. @throws LogError QUEUE_FULL, as a rejection */
@@ -233,9 +237,11 @@ export class PartitionQueue {
     await Promise.resolve();
     for (let item = this.#items.shift(); item !== undefined; item = this.#items.shift()) {
       this.#prepareNext();
+      this.#group = item.type === "group" ? item.group : undefined;
       if (item.type === "task") await item.run();
       else await this.#commitGroup(item.group);
     }
+    this.#group = undefined;
     this.#isRunning = false;
   }
 
