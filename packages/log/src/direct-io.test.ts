@@ -1,4 +1,4 @@
-import type { FileHandle } from "@tidemark/base";
+import type { Clock, FileHandle } from "@tidemark/base";
 import { SimulatedEnvironment } from "@tidemark/simulator";
 import { beforeEach, describe, expect, test } from "vitest";
 import {
@@ -66,6 +66,7 @@ describe("a file's calls", () => {
   let pooledCallMs: number;
   let taken: string[];
   let file: FileHandle;
+  let clock: Clock;
   let io: DirectIo;
 
   beforeEach(async () => {
@@ -87,7 +88,8 @@ describe("a file's calls", () => {
       modifiedMs: () => handle.modifiedMs(),
       close: () => handle.close(),
     };
-    io = new DirectIo({ wallMs: () => 0, monotonicMs: () => nowMs, setTimer: () => ({ cancel: () => undefined }) });
+    clock = { wallMs: () => 0, monotonicMs: () => nowMs, setTimer: () => ({ cancel: () => undefined }) };
+    io = new DirectIo(clock);
   });
 
   test("take the pool after a slow one until its time is over, and every byte arrives either way", async () => {
@@ -110,6 +112,21 @@ describe("a file's calls", () => {
     for (let at = 0; at < 6; at += 1) await io.read(file, new Uint8Array(1), at);
     const four = ["direct", "direct", "direct", "direct", "pool"];
     expect(taken).toEqual([...four, ...four, "direct", "direct"]);
+  });
+
+  test("are counted together with those on other files: there is one event loop for all of them", async () => {
+    directCallMs = DIRECT_MS_IN_A_ROW_MAX / 4;
+    for (let at = 0; at < 12; at += 1) await new DirectIo(clock).write(file, new Uint8Array([at]), at);
+    const four = ["direct", "direct", "direct", "direct", "pool"];
+    expect(taken).toEqual([...four, ...four, "direct", "direct"]);
+  });
+
+  test("all take the pool until the loop has turned, that is, until one is back from there", async () => {
+    directCallMs = DIRECT_MS_IN_A_ROW_MAX;
+    const others = [1, 2, 3].map(() => new DirectIo(clock));
+    await Promise.all([io, ...others].map((each, at) => each.write(file, new Uint8Array([at]), at)));
+    await new DirectIo(clock).write(file, new Uint8Array([4]), 4);
+    expect(taken).toEqual(["direct", "pool", "pool", "pool", "direct"]);
   });
 
   test("are made directly for large reads, once one through the pool was as fast as memory", async () => {

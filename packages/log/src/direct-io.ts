@@ -19,14 +19,14 @@ export const SLOW_CALL_MS = 2;
 /** ... for this many times as long: so slow calls on a file take at most a tenth of the event loop's time. */
 export const POOL_HOLD_FACTOR = 10;
 
-/** When direct calls on a file have taken this long in all, one goes through the pool, so that the event loop turns. */
+/** When direct calls, on all files, have taken this long in all, one goes through the pool, so that the event loop turns. */
 export const DIRECT_MS_IN_A_ROW_MAX = 5;
 
 /** What the event-loop policy knows of a file. */
 export interface DirectIoState {
   /** Monotonic; until then all calls go through the pool. */
   poolUntilMs: number;
-  /** What direct calls took since one went through the pool. */
+  /** What direct calls took since one went through the pool; of all files of a process, which have one event loop. */
   directMs: number;
   /** Whether the last large read came as fast as memory does. */
   isCached: boolean;
@@ -56,13 +56,28 @@ export function noteRead(state: DirectIoState, bytes: number, durationMs: number
   if (bytes > DIRECT_UNKNOWN_READ_BYTES_MAX) state.isCached = bytes >= durationMs * CACHED_BYTES_PER_MS;
 }
 
+const loops = new WeakMap<Clock, Pick<DirectIoState, "directMs">>();
+
 /** One file's reads and writes under the event-loop policy. */
 export class DirectIo {
   readonly #clock: Clock;
-  readonly #state: DirectIoState = { poolUntilMs: Number.NEGATIVE_INFINITY, directMs: 0, isCached: false };
+  readonly #state: DirectIoState;
 
+  /** @param clock that of the process: what direct calls take is counted together for all files with the same one */
   constructor(clock: Clock) {
     this.#clock = clock;
+    const loop = loops.get(clock) ?? { directMs: 0 };
+    loops.set(clock, loop);
+    this.#state = {
+      poolUntilMs: Number.NEGATIVE_INFINITY,
+      isCached: false,
+      get directMs() {
+        return loop.directMs;
+      },
+      set directMs(directMs) {
+        loop.directMs = directMs;
+      },
+    };
   }
 
   /**
@@ -95,9 +110,9 @@ export class DirectIo {
       return count === target.length || count === 0
         ? count
         : count + (await readFully(file, target.subarray(count), positionBytes + count));
-    this.#state.directMs = 0;
     const startMs = this.#clock.monotonicMs();
     const pooledCount = await readFully(file, target, positionBytes);
+    this.#loopTurned();
     noteRead(this.#state, pooledCount, this.#clock.monotonicMs() - startMs);
     return pooledCount;
   }
@@ -105,10 +120,15 @@ export class DirectIo {
   /** As base's `writeFully`. */
   async write(file: FileHandle, source: Uint8Array, positionBytes: number): Promise<void> {
     const count = this.writeNow(file, source, positionBytes);
-    if (count === source.length) return undefined;
-    if (count === undefined) this.#state.directMs = 0;
+    if (count === source.length) return;
     const written = count ?? 0;
-    return writeFully(file, source.subarray(written), positionBytes + written);
+    await writeFully(file, source.subarray(written), positionBytes + written);
+    this.#loopTurned();
+  }
+
+  /** What went through the pool is done, not only begun: other callers would else hold up the loop meanwhile, one after the other. */
+  #loopTurned(): void {
+    this.#state.directMs = 0;
   }
 
   #noteDirect(startMs: number, bytesRead: number): void {
