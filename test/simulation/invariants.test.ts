@@ -247,6 +247,26 @@ const PROOFS: readonly Proof[] = [
     },
   },
   {
+    says: /^S14: broker 2 appends up to 6, on a disk that has failed/u,
+    spoil: async (cluster, checker) => {
+      await oneOnlyAtTheLeader(cluster);
+      tells(cluster.partition(2), "followerState", undefined);
+      checker.diskFails(2, false);
+      cluster.node(2).brokenDisk = "kept";
+      await logOf(cluster, 2).appendAsFollower(stamped("only here", 5, 0));
+    },
+  },
+  {
+    says: /^S14: broker 2 is follower, on a disk that has failed/u,
+    spoil: async (cluster, checker) => {
+      cluster.node(2).manager?.pauseFetching();
+      await cluster.wait(600);
+      checker.diskFails(2, true);
+      cluster.node(2).brokenDisk = "lost";
+      await cluster.produce(1, ["next"], { acks: 1 });
+    },
+  },
+  {
     says: /^S16: a consumer read 0@-1, which is not committed/u,
     spoil: (_cluster, checker) => checker.consumed(textBatch(["never sent"])),
   },
@@ -533,7 +553,9 @@ describe("the demands of liveness", () => {
 });
 
 test("the canary: a run that must fail does, with the rule's name, or no run could", async () => {
-  const { failure } = await simulate(2, { ...planOf(2), faults: [], durationMs: 3000 }, (cluster) => {
+  // The first producer's batches are acknowledged by all.
+  const producers = planOf(2).producers.slice(0, 1);
+  const { failure } = await simulate(2, { ...planOf(2), producers, faults: [], durationMs: 3000 }, (cluster) => {
     let count = 0;
     const send = cluster.send.bind(cluster);
     // A leader acknowledges a batch that it does not have.

@@ -3,7 +3,8 @@ import { fileURLToPath } from "node:url";
 import { MutantApplication, mutantOf, MUTANTS } from "@tidemark/simulator";
 import { describe, expect, test } from "vitest";
 import { withMutant } from "./mutated.ts";
-import type { SeedReport } from "@tidemark/simulation";
+import { planOf } from "@tidemark/simulation";
+import type { Plan, SeedReport } from "@tidemark/simulation";
 
 const ROOT = fileURLToPath(new URL("../..", import.meta.url));
 
@@ -16,42 +17,86 @@ const NOTICED: readonly (readonly [
   seeds: { readonly from: number; readonly to: number },
   rules: RegExp,
 ])[] = [
-  ["M01", { from: 3, to: 60 }, /^S[1478]:/u],
-  ["M02", { from: 3, to: 60 }, /^S[258]:/u],
-  ["M03", { from: 36, to: 36 }, /^Error: never: the replicas agree/u],
-  ["M04", { from: 1038, to: 1038 }, /^Error: never: the replicas agree/u],
-  ["M05", { from: 36, to: 36 }, /^S(?:5|25):/u],
-  ["M06", { from: 8, to: 60 }, /^S[45]:/u],
-  ["M07", { from: 36, to: 36 }, /^S(?:5|25):/u],
+  ["M01", { from: 2, to: 60 }, /^S[1478]:/u],
+  ["M02", { from: 3, to: 60 }, /^(?:S[258]:|Error: never: the replicas agree)/u],
+  ["M06", { from: 3, to: 60 }, /^S[45]:/u],
   ["M08", { from: 1, to: 60 }, /^S[15]:/u],
-  ["M09", { from: 3, to: 60 }, /^S6:/u],
+  ["M09", { from: 2, to: 60 }, /^S6:/u],
   ["M10", { from: 1, to: 60 }, /^S[16]:/u],
-  ["M11", { from: 3, to: 60 }, /^S(?:4|19):/u],
+  ["M11", { from: 2, to: 60 }, /^S(?:4|19):/u],
   ["M14", { from: 9, to: 60 }, /^S12:/u],
-  ["M36", { from: 10, to: 60 }, /^S[145]:/u],
-  ["M41", { from: 36, to: 60 }, /^S16:/u],
+  ["M36", { from: 5, to: 60 }, /^S[145]:/u],
+  ["M41", { from: 32, to: 60 }, /^S16:/u],
   ["M44", { from: 5, to: 60 }, /^Error: no batch at/u],
   ["M45", { from: 3, to: 60 }, /^Error: no batch at/u],
-  ["M46", { from: 6, to: 60 }, /^S22:/u],
+  ["M46", { from: 5, to: 60 }, /^S22:/u],
   ["M47", { from: 1, to: 60 }, /^S22:/u],
-  ["P01", { from: 3, to: 60 }, /^S(?:5|25):/u],
+  ["P01", { from: 3, to: 60 }, /^S(?:4|5|25):/u],
   ["P02", { from: 1, to: 60 }, /^S1:/u],
   ["P03", { from: 3, to: 60 }, /^S[78]:/u],
   ["P05", { from: 1, to: 60 }, /^L2:/u],
   ["P06", { from: 1, to: 60 }, /^S(?:5|25):/u],
 ];
 
+/**
+ * As `NOTICED`, of bugs that show only when leaders follow each other while others are held back: looked for in histories of nothing
+ * else. M04 takes leaders that die one after another, each with records that the next one has not.
+ */
+const NOTICED_IN_LEAPFROGS: readonly (readonly [
+  id: string,
+  seeds: { readonly from: number; readonly to: number },
+  rules: RegExp,
+  leapfrogs: "all" | "chains",
+])[] = [
+  ["M03", { from: 3, to: 60 }, /^Error: never: the replicas agree/u, "all"],
+  // Its cut goes to where the leader's epoch ends, which may lie inside a batch of the follower's: the log ends there without one.
+  ["M04", { from: 756, to: 756 }, /^Error: (?:never: the replicas agree|no batch at)/u, "chains"],
+  ["M05", { from: 70, to: 100 }, /^S(?:5|25):/u, "all"],
+  ["M07", { from: 13, to: 60 }, /^S(?:5|25):/u, "all"],
+];
+
+const LEAPFROG_MS = { all: 6000, chains: 4000 } as const;
+
+/** Of a seed's plan, its leapfrogs and no other fault, one after another under load; without any there is nothing to run. */
+function leapfrogsOf(seed: number, which: "all" | "chains"): Plan | undefined {
+  const { cluster, producers, hasMessageFaults, faults } = planOf(seed);
+  const isChosen = (fault: Plan["faults"][number]): boolean => {
+    if (fault.type !== "leapfrog") return false;
+    const [first] = fault.leaps;
+    return which === "all" || (first?.held === "next" && first.fate.type === "kill");
+  };
+  const chosen = faults
+    .filter((fault) => isChosen(fault))
+    .map((fault, index) => ({ ...fault, atMs: 2000 + LEAPFROG_MS[which] * index }));
+  if (chosen.length === 0) return undefined;
+  const durationMs = LEAPFROG_MS[which] * chosen.length + 5000;
+  return { cluster, producers, hasMessageFaults, phases: [], durationMs, faults: chosen };
+}
+
 describe("the simulator notices bugs that are planted", () => {
-  test.each(NOTICED)("%s", { timeout: 240_000 }, async (id, { from, to }, rules) => {
-    const failure = await withMutant(mutantOf(id), "simulate.ts", async (module) => {
-      const { simulate } = module as { simulate: (seed: number) => Promise<SeedReport> };
+  async function firstFailure(
+    id: string,
+    { from, to }: { readonly from: number; readonly to: number },
+    planned: (seed: number) => Plan | undefined,
+  ): Promise<string> {
+    return withMutant(mutantOf(id), "simulate.ts", async (module) => {
+      const { simulate } = module as { simulate: (seed: number, plan: Plan) => Promise<SeedReport> };
       for (let seed = from; seed <= to; seed += 1) {
-        const report = await simulate(seed);
+        const plan = planned(seed);
+        if (plan === undefined) continue;
+        const report = await simulate(seed, plan);
         if (report.failure !== undefined) return report.failure;
       }
       return "not noticed";
     });
-    expect(failure).toMatch(rules);
+  }
+
+  test.each(NOTICED)("%s", { timeout: 240_000 }, async (id, seeds, rules) => {
+    expect(await firstFailure(id, seeds, planOf)).toMatch(rules);
+  });
+
+  test.each(NOTICED_IN_LEAPFROGS)("%s", { timeout: 240_000 }, async (id, seeds, rules, which) => {
+    expect(await firstFailure(id, seeds, (seed) => leapfrogsOf(seed, which))).toMatch(rules);
   });
 });
 

@@ -2,11 +2,13 @@ import { appendFile, readFile, writeFile } from "node:fs/promises";
 import { renderHistory } from "@tidemark/console";
 import {
   encodePlan,
+  median,
   parseFailure,
   parsePlan,
   PlanFileError,
   planOf,
   recordPlan,
+  SeedTally,
   shrink,
   simulate,
   TRACE_LEGEND,
@@ -77,7 +79,7 @@ async function runSeeds(
 ): Promise<void> {
   const progress = new Progress("simulate", last - first + 1, "seeds");
   for (let seed = first; seed <= last && !signal.aborted; seed += 1) {
-    const report = await simulate(seed);
+    const report = await totals.timed(() => simulate(seed));
     if (report.failure === undefined) totals.add(report);
     else progress.interrupt(() => totals.add(report));
     progress.update(seed - first + 1);
@@ -94,7 +96,7 @@ async function runForMinutes(
 ): Promise<void> {
   const endMs = performance.now() + minutes * 60_000;
   for (let seed = first; performance.now() < endMs && !signal.aborted; seed += 1) {
-    totals.add(await simulate(seed));
+    totals.add(await totals.timed(() => simulate(seed)));
     await new Promise((resolve) => setImmediate(resolve));
   }
 }
@@ -146,8 +148,9 @@ class Totals {
   failed = 0;
   readonly #startedMs = performance.now();
   readonly #startCpu = process.cpuUsage();
-  readonly #faults = new Map<string, number>();
-  #seeds = 0;
+  readonly #tally = new SeedTally();
+  /** Simulated seconds a CPU second, of each seed that was timed. */
+  readonly #speeds: number[] = [];
   #first: number | undefined;
   #last = 0;
   #virtualMs = 0;
@@ -155,16 +158,23 @@ class Totals {
   #acknowledged = 0;
   #truncations = 0;
 
+  /** Runs one seed, and notes how long it takes. */
+  async timed(run: () => Promise<SeedReport>): Promise<SeedReport> {
+    const start = process.cpuUsage();
+    const report = await run();
+    const { user, system } = process.cpuUsage(start);
+    this.#speeds.push((report.virtualMs * 1000) / Math.max(user + system, 1));
+    return report;
+  }
+
   add(report: SeedReport): void {
-    this.#seeds += 1;
+    this.#tally.add(report);
     this.#first ??= report.seed;
     this.#last = report.seed;
     this.#virtualMs += report.virtualMs;
     this.#events += report.events;
     this.#acknowledged += report.acknowledged;
     this.#truncations += report.truncations;
-    for (const [name, count] of Object.entries(report.faults))
-      this.#faults.set(name, (this.#faults.get(name) ?? 0) + count);
     if (report.failure !== undefined) this.#tellFailure(report.seed, report.failure);
   }
 
@@ -179,16 +189,24 @@ class Totals {
     const { user, system } = process.cpuUsage(this.#startCpu);
     const cpuSeconds = (user + system) / 1e6;
     const seconds = this.#virtualMs / 1000;
-    const faults = [...this.#faults].filter(([name]) => name !== "skipped");
-    const made = faults.reduce((sum, [, count]) => sum + count, 0);
+    const { seeds, classes, operationsMedian, faultsMedian, lostTailSeeds } = this.#tally;
+    const made = classes.reduce((sum, { count }) => sum + count, 0);
+    const share = (count: number): string => `${Math.round((100 * count) / Math.max(seeds, 1))} %`;
     printLine(
-      `simulated  ${plural(this.#seeds, "seed")} (${this.#first ?? 0} to ${this.#last}), ${(seconds / 3600).toFixed(2)} hours, ${formatCount(this.#events)} events, ${formatCount(this.#acknowledged)} acknowledged batches, ${plural(this.#truncations, "truncation")}`,
+      `simulated  ${plural(seeds, "seed")} (${this.#first ?? 0} to ${this.#last}), ${(seconds / 3600).toFixed(2)} hours, ${formatCount(this.#events)} events, ${formatCount(this.#acknowledged)} acknowledged batches, ${plural(this.#truncations, "truncation")}`,
     );
     printLine(
-      `cpu        ${cpuSeconds.toFixed(1)} s, ${(seconds / Math.max(cpuSeconds, 0.001)).toFixed(0)} simulated seconds each`,
+      `cpu        ${cpuSeconds.toFixed(1)} s, ${(seconds / Math.max(cpuSeconds, 0.001)).toFixed(0)} simulated seconds each${this.#speeds.length === 0 ? "" : `, ${median(this.#speeds).toFixed(0)} in the median seed`}`,
     );
     printLine(
-      `faults     ${formatCount(made)} of ${plural(faults.length, "kind")}: ${faults.map(([name, count]) => `${name} ${count}`).join(", ")}`,
+      `each seed  ${formatCount(operationsMedian)} client operations and ${formatCount(faultsMedian)} faults beside those of messages, in the median`,
+    );
+    const names = classes.map((one) => `${one.name} ${formatCount(one.count)} (${share(one.seeds)})`);
+    printLine(
+      `faults     ${formatCount(made)} of ${plural(classes.length, "kind")}, and the share of seeds with it: ${names.join(", ")}`,
+    );
+    printLine(
+      `lost tail  in ${share(lostTailSeeds)} of seeds a machine came back without it while it was held for in sync`,
     );
     printLine(
       this.failed === 0
@@ -204,13 +222,16 @@ class Totals {
       version: VERSION,
       firstSeed: this.#first,
       lastSeed: this.#last,
-      seeds: this.#seeds,
+      seeds: this.#tally.seeds,
       failed: this.failed,
       simulatedSeconds: Math.round(this.#virtualMs / 1000),
       cpuSeconds: Math.round((user + system) / 1e6),
       wallSeconds: Math.round((performance.now() - this.#startedMs) / 1000),
       events: this.#events,
-      faults: Object.fromEntries(this.#faults),
+      operationsMedian: this.#tally.operationsMedian,
+      faultsMedian: this.#tally.faultsMedian,
+      lostTailSeeds: this.#tally.lostTailSeeds,
+      faults: Object.fromEntries(this.#tally.classes.map(({ name, count, seeds }) => [name, { count, seeds }])),
     });
   }
 }

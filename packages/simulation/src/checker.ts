@@ -21,6 +21,8 @@ interface Seen {
   readonly node: Node;
   readonly view: ReplicaView;
   log: unknown;
+  /** Where the log ended when its disk failed. */
+  failedEndOffset: number;
   role: unknown;
   /** The same, if it is a leader's. */
   leading: Partition["leaderState"];
@@ -33,6 +35,8 @@ interface Seen {
   lostTail: boolean;
   /** What the next start has to find, after a crash. */
   floor: number;
+  /** The part of it that was synced: what is left when the machine goes before that start. */
+  syncedFloor: number;
   /** When produce requests arrived, in order, as far back as one may wait. */
   readonly produces: number[];
   /** When the process was last seen to stand still. */
@@ -45,7 +49,7 @@ const REQUESTS_MAX = 8;
 const SECOND_US = 1_000_000;
 
 /** The longest time that an append is waited for (`planOf`), with some for its write. */
-const PRODUCE_US_MAX = 4_000_000;
+const PRODUCE_US_MAX = 10_000_000;
 
 /**
  * Looks at all replicas and the controller between any two events, from outside: logs are read from the simulated disks.
@@ -63,6 +67,7 @@ const PRODUCE_US_MAX = 4_000_000;
  * | S9 | the epoch cache names the epoch of every batch |
  * | S12 | with flush `always`, what is acknowledged is on the disks of min.insync.replicas |
  * | S13 | a start finds what a killed process had written, and what a lost machine had synced |
+ * | S14 | once a write or sync of a segment has failed the log takes nothing in, and its broker neither leads nor follows |
  * | S15, S16 | a consumer reads what is committed |
  * | S19 | who joins the ISR has reached the start of the leader's epoch |
  * | S22 | what waits has a bound: a broker's questions, a leader's appends; nobody gives up |
@@ -79,6 +84,11 @@ export class Checker {
   #knowsProduces = false;
   /** Looks that found something new. */
   checks = 0;
+  /**
+   * Times that a machine came back without the unsynced tail of what was committed while the controller held it for a member of the
+   * ISR, and would have named it leader at need.
+   */
+  lostTailReturns = 0;
 
   constructor(cluster: Cluster) {
     this.#cluster = cluster;
@@ -86,6 +96,7 @@ export class Checker {
       node,
       view: new ReplicaView(),
       log: undefined,
+      failedEndOffset: 0,
       role: undefined,
       leading: undefined,
       highWatermark: 0,
@@ -94,6 +105,7 @@ export class Checker {
       partitionEpoch: -1,
       lostTail: false,
       floor: 0,
+      syncedFloor: 0,
       produces: [],
       pausedUs: 0,
     }));
@@ -120,16 +132,33 @@ export class Checker {
     return this.#holdsCommitted(this.#of(brokerId));
   }
 
+  /** To be called with every write or sync that fails, before `brokenDisk` tells so. */
+  diskFails(brokerId: number, losesBytes: boolean): void {
+    if (losesBytes) this.crashes(brokerId, true);
+    const seen = this.#of(brokerId);
+    seen.failedEndOffset = seen.node.log?.logEndOffset ?? 0;
+  }
+
   /** To be called with every crash, before it. */
   crashes(brokerId: number, losesTail: boolean): void {
     const seen = this.#of(brokerId);
     const isSafe = this.#cluster.options.log?.flush === "always";
-    const { log } = seen.node;
-    if (losesTail && !isSafe) {
+    const { log, brokenDisk } = seen.node;
+    // What the sync has lost was looked at when it failed.
+    if (brokenDisk === "lost" && isSafe) return;
+    if (log !== undefined) {
+      // A cut may be under way that the log does not tell of yet.
+      const presentEnd = seen.view.endIn(seen.node.environment);
+      if (presentEnd < seen.view.endOffset && brokenDisk !== "lost")
+        this.#wasCut(seen, seen.view.cutTo(presentEnd), presentEnd);
+      seen.syncedFloor = Math.min(log.flushedEndOffset, seen.view.endOffset);
+    }
+    if ((losesTail || brokenDisk === "lost") && !isSafe) {
       seen.lostTail = true;
       seen.floor = 0;
-    } else if (losesTail) seen.floor = Math.min(log?.flushedEndOffset ?? seen.floor, seen.view.endOffset);
-    else seen.floor = seen.view.endOffset;
+    } else if (losesTail) seen.floor = seen.syncedFloor;
+    // While it opens its logs it adds nothing to what the crash before has left.
+    else if (log !== undefined) seen.floor = seen.view.endOffset;
   }
 
   /** An acknowledgement by all has arrived. */
@@ -215,6 +244,12 @@ export class Checker {
     }
     if (log !== seen.log) this.#startedOn(seen);
     seen.log = log;
+    if (hasFailedLog(seen)) {
+      if (log.logEndOffset > seen.failedEndOffset)
+        throw new Violation("S14", `${nameOf(seen)} appends up to ${log.logEndOffset}, on a disk that has failed`);
+      // The failure came upon a cut, which the log does not tell of any more.
+      if (log.logEndOffset > view.endOffset) return;
+    }
     if (log.logEndOffset < view.endOffset) this.#wasCut(seen, view.cutTo(log.logEndOffset), log.logEndOffset);
     this.#readOn(seen, log);
     if (view.endOffset !== log.logEndOffset)
@@ -248,6 +283,8 @@ export class Checker {
     if (view.chainAt(floor) !== before)
       throw new Violation("S13", `${nameOf(seen)} had everything below ${floor}, and starts with ${log.logEndOffset}`);
     seen.floor = 0;
+    const isInSync = this.#cluster.decided?.isr.includes(seen.node.brokerId) === true;
+    if (seen.lostTail && isInSync && seen.view.endOffset < this.committed.endOffset) this.lostTailReturns += 1;
   }
 
   #wasCut(seen: Seen, gone: readonly ViewedBatch[], toOffset: number): void {
@@ -324,6 +361,8 @@ export class Checker {
     const { logStartOffset, logEndOffset } = partition.log;
     if (!(logStartOffset <= highWatermark && highWatermark <= logEndOffset))
       throw new Violation("S6", `${nameOf(seen)}: ${logStartOffset} <= ${highWatermark} <= ${logEndOffset}`);
+    if (hasFailedLog(seen) && (leaderState ?? partition.followerState) !== undefined)
+      throw new Violation("S14", `${nameOf(seen)} is ${partition.role}, on a disk that has failed`);
     const partitionEpoch = leaderState?.partitionEpoch ?? partition.state?.partitionEpoch ?? -1;
     if (leaderEpoch < seen.leaderEpoch) throw new Violation("S3", `${nameOf(seen)}: leader epoch fell`);
     // What it committed in the event that ended its leadership counts.
@@ -424,7 +463,9 @@ export class Checker {
 
   #isRegistered({ brokerId, bootId }: Node): boolean {
     const broker = this.#cluster.controller?.state.brokers.find((other) => other.brokerId === brokerId);
-    return broker?.bootId === `${brokerId}-${bootId}`;
+    const own = `${brokerId}-${bootId}`;
+    // A process that comes after a failure of the disk says so, and tells of another boot.
+    return broker !== undefined && (broker.bootId === own || broker.bootId.startsWith(`${own} after `));
   }
 
   #checkJoined(seen: Seen, decided: PartitionState): void {
@@ -462,6 +503,11 @@ export class Checker {
 /** Identity of what a partition is at present. */
 function roleOf(partition: Partition | undefined): unknown {
   return partition?.leaderState ?? partition?.followerState ?? partition?.role;
+}
+
+/** A write or sync of a segment has failed, and the process that did it still runs. */
+function hasFailedLog({ node }: Seen): boolean {
+  return node.brokenDisk === "kept" || node.brokenDisk === "lost";
 }
 
 function nameOf({ node }: Seen): string {

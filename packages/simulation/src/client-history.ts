@@ -19,6 +19,11 @@ export class ClientHistory implements History {
     this.#checker = new HistoryChecker(options);
   }
 
+  /** That were begun. */
+  get operationCount(): number {
+    return this.#nextOp - 1;
+  }
+
   /** @returns the operation's number, for `end` */
   begin(event: Without<Begin, "op">): number {
     const op = this.#nextOp;

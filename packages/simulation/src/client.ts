@@ -5,6 +5,7 @@ import type { ClientHistory } from "./client-history.ts";
 import { recordsIn, textBatch } from "./cluster.ts";
 import type { Cluster } from "./cluster.ts";
 import type { SendOutcome, Tries } from "./history.ts";
+import type { Pace } from "./pace.ts";
 import { fetchCommitted } from "./tail.ts";
 
 export interface ProducerOptions {
@@ -18,7 +19,16 @@ export interface ProducerOptions {
   readonly isNameless: boolean;
   /** A batch is given up after so many tries; 0: never. */
   readonly triesMax: number;
+  /**
+   * Batches under way at a time, at most 5: of so many the log remembers where it put them. More than one only with a name, acks by all
+   * and no end of tries, for then it is the log that keeps their order.
+   */
+  readonly inFlightMax: number;
 }
+
+/** Between two batches, where there is next to no load. */
+const QUIET_PAUSE_MS_MIN = 1000;
+const QUIET_PAUSE_MS_MAX = 20_000;
 
 /** Answers that mean that nothing was appended: they come before anything is. Others may also come after. */
 const REFUSALS: ReadonlySet<string> = new Set([
@@ -29,9 +39,23 @@ const REFUSALS: ReadonlySet<string> = new Set([
   "QUEUE_FULL",
 ]);
 
+/**
+ * Answers that only a leader gives, which may well be the one: it is asked again. After some of them another one is asked, as Kafka's
+ * client asks for newer metadata: a leader that is overruled and cut off gives them for ever.
+ */
+const STAYS: ReadonlySet<string> = new Set([
+  "NOT_ENOUGH_REPLICAS",
+  "NOT_ENOUGH_REPLICAS_AFTER_APPEND",
+  "THROTTLING_QUOTA_EXCEEDED",
+  "QUEUE_FULL",
+]);
+const STALE_ONE_IN = 10;
+
 /** The tries of one batch so far. */
 interface Sending {
   readonly values: readonly string[];
+  /** Its own, where others are under way beside it; else the producer's. */
+  readonly sequence: number | undefined;
   /** Tries that may have been carried out, or may still be. */
   uncertain: number;
   /** Since the first of them the producer has begun anew. */
@@ -56,6 +80,7 @@ export class Producer {
   readonly #checker: Checker;
   readonly #history: ClientHistory;
   readonly options: ProducerOptions;
+  readonly #pace: Pace;
   readonly #random: SimulatedRandom;
   #producerId: number;
   #sequence = 0;
@@ -64,7 +89,8 @@ export class Producer {
   #isStopped = false;
   sends = 0;
 
-  constructor(cluster: Cluster, checker: Checker, history: ClientHistory, options: ProducerOptions) {
+  constructor(cluster: Cluster, checker: Checker, history: ClientHistory, pace: Pace, options: ProducerOptions) {
+    this.#pace = pace;
     this.#cluster = cluster;
     this.#checker = checker;
     this.#history = history;
@@ -73,19 +99,38 @@ export class Producer {
     this.#producerId = options.id * 1000;
   }
 
-  /** Returns when it was stopped and its last batch is acknowledged, or given up. */
+  /** Returns when it was stopped and its last batches are acknowledged, or given up. */
   async run(): Promise<void> {
-    while (!this.#isStopped) {
-      await this.#sendNext();
-      await this.#cluster.wait(this.#below("pause", this.options.pauseMsMax + 1));
+    const { pauseMsMax, inFlightMax } = this.options;
+    // By the number of the batch, the oldest first.
+    const underWay = new Map<number, Promise<void>>();
+    for (let number = 0; !this.#isStopped; number += 1) {
+      // A log that does not know a producer takes any sequence as its first: only behind an acknowledged batch is there an order.
+      const countMax = this.acknowledged.length === 0 ? 1 : inFlightMax;
+      const sent = this.#sendNext(countMax > 1).then(() => void underWay.delete(number));
+      // One that broke a rule stays, and is heard of when it is waited for.
+      sent.catch(() => undefined);
+      underWay.set(number, sent);
+      // Not as many as are without an answer, but as many as the oldest of them is behind: later it would not be known any more.
+      for (let [oldest] = underWay; oldest !== undefined && number - oldest[0] + 1 >= countMax; [oldest] = underWay)
+        await oldest[1];
+      await this.#pause(pauseMsMax);
     }
+    await Promise.all(underWay.values());
+  }
+
+  async #pause(pauseMsMax: number): Promise<void> {
+    const { quietMs } = this.#pace;
+    const pauseMs = quietMs > 0 ? QUIET_PAUSE_MS_MIN + this.#below("quiet", QUIET_PAUSE_MS_MAX) : undefined;
+    await this.#cluster.wait(Math.min(pauseMs ?? this.#below("pause", pauseMsMax + 1), quietMs || Infinity));
   }
 
   stop(): void {
     this.#isStopped = true;
   }
 
-  async #sendNext(): Promise<void> {
+  /** @param isPiped the next batch comes behind this one whatever becomes of it: this one is tried until it is in the log */
+  async #sendNext(isPiped: boolean): Promise<void> {
     const { id, acks, recordsMax, valueBytesMax, triesMax } = this.options;
     const count = 1 + this.#below("records", recordsMax);
     const values = Array.from({ length: count }, (_, at) => {
@@ -94,7 +139,8 @@ export class Producer {
     });
     this.#written += count;
     const op = this.#history.begin({ type: "send", client: `producer ${id}`, acks, values });
-    const sending: Sending = { values, uncertain: 0, isRenamed: false };
+    const sending: Sending = { values, uncertain: 0, isRenamed: false, sequence: isPiped ? this.#sequence : undefined };
+    if (isPiped) this.#sequence += count;
     for (let tries = 1; ; tries += 1) {
       // It goes on after a stop: without an answer nobody knows whether the batch is in the log.
       if (tries > 1) await this.#cluster.wait(10 + this.#below("back-off", 90));
@@ -103,6 +149,7 @@ export class Producer {
       const outcome: SendOutcome =
         baseOffset !== undefined ? { type: "ok", baseOffset } : { type: sending.uncertain > 0 ? "unknown" : "fail" };
       this.#history.end({ type: "sent", op, tries: this.#triesOf(sending, outcome), outcome });
+      if (isPiped) return;
       if (outcome.type === "ok") this.#sequence += count;
       else if (outcome.type === "unknown") this.#rename(sending);
       return;
@@ -120,9 +167,9 @@ export class Producer {
   /** @returns the base offset when it was acknowledged */
   async #attempt(sending: Sending): Promise<number | undefined> {
     const { acks, timeoutMs, isNameless } = this.options;
-    const { values } = sending;
+    const { values, sequence = this.#sequence } = sending;
     this.sends += 1;
-    const batch = textBatch(values, isNameless ? undefined : { id: this.#producerId, sequence: this.#sequence });
+    const batch = textBatch(values, isNameless ? undefined : { id: this.#producerId, sequence });
     try {
       const answer = await this.#cluster.send(this.#leader, batch, { acks, timeoutMs });
       if (answer.error === "NONE") {
@@ -134,7 +181,7 @@ export class Producer {
       // A leader that is overruled, and does not know it, names itself, or misses the batches that its successor has.
       else if (answer.error === "REQUEST_TIMED_OUT" || answer.error === "OUT_OF_ORDER_SEQUENCE_NUMBER") this.#next();
       else if (answer.leaderId >= 1) this.#leader = answer.leaderId;
-      else if (answer.error === "NOT_LEADER_OR_FOLLOWER" || answer.error === "UNKNOWN_TOPIC_OR_PARTITION") this.#next();
+      else if (!STAYS.has(answer.error) || this.#below("stale", STALE_ONE_IN) === 0) this.#next();
     } catch (error) {
       if (!(error instanceof PeerError)) throw error;
       this.#failed(sending, error.code);
@@ -169,6 +216,10 @@ export class Producer {
   }
 }
 
+/** Between two rounds of all brokers. */
+const READ_PAUSE_MS = 400;
+const QUIET_READ_PAUSE_MS = 10_000;
+
 /** What a consumer asks for at a time: less than a batch, some batches, all there is. */
 const READ_BYTES = [100, 1000, 1 << 16] as const;
 
@@ -178,21 +229,24 @@ export class Consumer {
   readonly #checker: Checker;
   readonly #history: ClientHistory;
   readonly #random: SimulatedRandom;
+  readonly #pace: Pace;
   readonly #positions = new Map<number, number>();
   #isStopped = false;
   reads = 0;
 
-  constructor(cluster: Cluster, checker: Checker, history: ClientHistory) {
+  constructor(cluster: Cluster, checker: Checker, history: ClientHistory, pace: Pace) {
+    this.#pace = pace;
     this.#cluster = cluster;
     this.#checker = checker;
     this.#history = history;
     this.#random = new SimulatedRandom(cluster.options.seed * 31);
   }
 
-  async run(pauseMs: number): Promise<void> {
+  async run(): Promise<void> {
     while (!this.#isStopped) {
       for (const brokerId of this.#cluster.nodes.keys()) await this.#read(brokerId);
-      await this.#cluster.wait(pauseMs);
+      const { quietMs } = this.#pace;
+      await this.#cluster.wait(quietMs > 0 ? Math.min(quietMs, QUIET_READ_PAUSE_MS) : READ_PAUSE_MS);
     }
   }
 

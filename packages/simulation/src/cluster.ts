@@ -79,6 +79,11 @@ export class Node {
   peer: SimulatedPeer | undefined;
   /** Once it serves. */
   broker: BrokerNode | undefined;
+  /**
+   * A write or sync of the process has failed: of a segment, with what was written still to be read (`kept`), or not (`lost`); or of a
+   * file beside them, which it hears of a little later, and may do without.
+   */
+  brokenDisk: "kept" | "lost" | "beside" | undefined;
   #known: Held = { broker: undefined, partition: undefined, log: undefined };
 
   constructor(brokerId: number, environment: SimulatedEnvironment) {
@@ -267,7 +272,7 @@ export class Cluster {
       config: { replica: { replicaLagTimeMaxMs, minInsyncReplicas, countsFlushedEnds: false }, ...manager },
       onTruncated: (report) => this.truncations.push({ ...report, brokerId }),
       onFailed: (_name, reason) => {
-        if (node.clock === clock) this.failures.push({ brokerId, reason });
+        if (node.clock === clock && node.brokenDisk === undefined) this.failures.push({ brokerId, reason });
       },
     });
     if (node.clock !== clock) return;
@@ -467,6 +472,7 @@ export class Cluster {
   #drop(node: Node): void {
     node.clock?.die();
     node.clock = undefined;
+    node.brokenDisk = undefined;
     node.peer = undefined;
     node.broker = undefined;
   }

@@ -7,6 +7,10 @@ export interface Told {
   readonly acknowledged: readonly Pick<Acknowledged, "baseOffset" | "values">[];
 }
 
+function numberOf({ values }: Told["acknowledged"][number]): number {
+  return Number(values[0]?.split(":", 2)[1] ?? 0);
+}
+
 /**
  * Compares a leader's whole log, as its files have it, with what producers were told.
  * @param records `offset:value`; a value is `producer:number:filler`
@@ -26,7 +30,8 @@ export function checkFinalLog(records: readonly string[], producers: readonly To
   }
   for (const { acknowledged } of producers) {
     let last = -1;
-    for (const { baseOffset, values } of acknowledged) {
+    // In the order of the sends: the answers may have come in another.
+    for (const { baseOffset, values } of acknowledged.toSorted((one, other) => numberOf(one) - numberOf(other))) {
       for (const [delta, value] of values.entries()) {
         const place = `${baseOffset + delta}:${value.split(":", 2).join(":")}`;
         if (!stored.has(place)) throw new Violation("S1", `${value} was acknowledged at ${place}, and is not there`);

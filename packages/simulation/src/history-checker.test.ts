@@ -43,6 +43,27 @@ test("the valid histories have all that can happen to a send in them, and record
   expect([seen.get("fail, there"), seen.get("lost with acks -1")]).toEqual([undefined, undefined]);
 });
 
+test("sends of one producer that are under way together may end in any order, and lie in the order in which they were begun", () => {
+  const begun = [1, 2, 3].map((op): HistoryEvent => ({
+    type: "send",
+    op,
+    client: "p",
+    acks: -1,
+    values: [`value ${op}`],
+  }));
+  const ended = (op: number, baseOffset: number): HistoryEvent => ({
+    type: "sent",
+    op,
+    tries: "idempotent",
+    outcome: { type: "ok", baseOffset },
+  });
+  const idsAfter = (...ends: HistoryEvent[]): readonly AnomalyId[] =>
+    idsOf({ mayReplay: false, events: [...begun, ...ends] });
+  expect(idsAfter(ended(3, 2), ended(1, 0), ended(2, 1))).toEqual([]);
+  expect(idsAfter(ended(3, 1), ended(1, 0), ended(2, 2))).toEqual(["C9"]);
+  expect(idsAfter(ended(2, 0), ended(1, 1), ended(3, 2))).toEqual(["C9"]);
+});
+
 describe("a history that is wrong in one way is said to be wrong in that way and no other", () => {
   test.each(IDS)("%s", (id) => {
     const found: string[] = [];

@@ -3,6 +3,8 @@ import type { Anomaly, AnomalyId, History, HistoryEvent, SeenRecord, Tries } fro
 
 interface Send {
   readonly client: string;
+  /** Whether its end is known. */
+  isEnded: boolean;
   readonly acks: -1 | 1;
   readonly values: readonly string[];
   tries: Tries;
@@ -50,8 +52,8 @@ export class HistoryChecker {
   /** Offsets of the final read. */
   readonly #final = new Set<number>();
   readonly #lastRead = new Map<string, number>();
-  /** Of a producer's acknowledged sends with acks all, the end of the last. */
-  readonly #sentEnd = new Map<string, number>();
+  /** Of each producer: its sends with acks all from the first one on whose end is not known, and where all before it end. */
+  readonly #sentBy = new Map<string, { readonly open: Send[]; endOffset: number }>();
   readonly #jumps: Jump[] = [];
   #acknowledgedEnd = 0;
   #visibleEnd = 0;
@@ -65,8 +67,9 @@ export class HistoryChecker {
     switch (event.type) {
       case "send": {
         const { client, acks, values } = event;
-        const send: Send = { client, acks, values, tries: "repeated", outcome: { type: "unknown" } };
+        const send: Send = { client, isEnded: false, acks, values, tries: "repeated", outcome: { type: "unknown" } };
         this.#sends.set(event.op, send);
+        if (acks === -1) this.#sentOf(client).open.push(send);
         for (const value of values) this.#sendOf.set(value, send);
         return;
       }
@@ -106,6 +109,8 @@ export class HistoryChecker {
     if (send === undefined) throw new Error(`operation ${op} was never begun`);
     send.tries = tries;
     send.outcome = outcome;
+    send.isEnded = true;
+    this.#judgeOrder(send.client);
     if (outcome.type === "fail") {
       for (const value of send.values)
         if (this.#offsetsOf.has(value)) this.#note("C4", `${value} was read, and failed`);
@@ -118,10 +123,26 @@ export class HistoryChecker {
     }
     for (const [at, value] of send.values.entries()) this.#see({ offset: baseOffset + at, value });
     const endOffset = baseOffset + send.values.length;
-    const before = this.#sentEnd.get(send.client) ?? 0;
-    if (baseOffset < before) this.#note("C9", `${send.client} was given ${baseOffset} after the end ${before}`);
-    this.#sentEnd.set(send.client, endOffset);
     this.#acknowledgedEnd = Math.max(this.#acknowledgedEnd, endOffset);
+  }
+
+  #sentOf(client: string): { readonly open: Send[]; endOffset: number } {
+    let sent = this.#sentBy.get(client);
+    if (sent === undefined) this.#sentBy.set(client, (sent = { open: [], endOffset: 0 }));
+    return sent;
+  }
+
+  /** Several sends may be under way, and end in any order: each is judged when all before it have ended. */
+  #judgeOrder(client: string): void {
+    const sent = this.#sentOf(client);
+    for (let [first] = sent.open; first?.isEnded === true; [first] = sent.open) {
+      sent.open.shift();
+      if (first.outcome.type !== "ok") continue;
+      const { baseOffset } = first.outcome;
+      if (baseOffset < sent.endOffset)
+        this.#note("C9", `${client} was given ${baseOffset} after the end ${sent.endOffset}`);
+      sent.endOffset = baseOffset + first.values.length;
+    }
   }
 
   #polled(op: number, records: readonly SeenRecord[]): void {

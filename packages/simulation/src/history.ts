@@ -1,6 +1,6 @@
 /**
  * What clients of a cluster saw, as somebody would write it down who knows nothing of its insides: each operation's begin and its end, in
- * the order of time. Operations of different clients overlap; those of one client do not. Values are unique.
+ * the order of time. Operations overlap; of one client only sends do. Values are unique.
  */
 export interface History {
   /**

@@ -12,6 +12,7 @@ export type { Plan } from "./plan.ts";
 export { RULES, parseFailure } from "./rules.ts";
 export { simulate } from "./simulate.ts";
 export type { SeedReport } from "./simulate.ts";
+export { median, SeedTally } from "./tally.ts";
 export { STORIES } from "./stories.ts";
 export type { Outcome } from "./stories.ts";
 export { wordsOfViolation } from "./wording.ts";

@@ -1,7 +1,7 @@
 import type { Plan } from "./plan.ts";
 
 /** What the file says that it is. Grows when a plan of before would mean something else. */
-const FORMAT = "tidemark simulation plan 1";
+const FORMAT = "tidemark simulation plan 2";
 
 /** A plan that may not be one: what a person sent. */
 export class PlanFileError extends Error {
@@ -29,12 +29,13 @@ export function parsePlan(text: string): Plan {
   if (typeof value !== "object" || value === null) throw new PlanFileError("is not a plan");
   const { format, ...plan } = value as Partial<Plan> & { readonly format?: unknown };
   if (format !== FORMAT) throw new PlanFileError(`is not a plan of this version (${FORMAT})`);
-  const { cluster, durationMs, producers, faults, hasMessageFaults } = plan;
+  const { cluster, durationMs, phases, producers, faults, hasMessageFaults } = plan;
   const isPlan =
     typeof cluster === "object" &&
     Number.isSafeInteger(cluster.seed) &&
     Number.isSafeInteger(durationMs) &&
     typeof hasMessageFaults === "boolean" &&
+    Array.isArray(phases) &&
     Array.isArray(producers) &&
     Array.isArray(faults);
   if (!isPlan) throw new PlanFileError("lacks a part of a plan, or has one of the wrong type");

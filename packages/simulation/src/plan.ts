@@ -2,6 +2,7 @@ import type { LogConfig } from "@tidemark/log";
 import { LOSS_RULES, SimulatedRandom } from "@tidemark/simulator";
 import type { ClusterOptions, Loss } from "./cluster.ts";
 import type { ProducerOptions } from "./client.ts";
+import type { Phase } from "./pace.ts";
 
 /** Whom a fault hits: whoever leads when it comes, or this broker. */
 export type Target = "leader" | number;
@@ -69,7 +70,23 @@ export type Fault = { readonly atMs: number; readonly target: Target } & (
     }
   /** Writes into the log fail for want of space, after a part of their bytes. */
   | { readonly type: "diskFull"; readonly durationMs: number }
+  /** One of the next writes fails: its disk is broken to the broker, which is started anew after a while. */
+  | { readonly type: "writeError"; readonly skip: number; readonly part: DiskPart; readonly restartAfterMs: number }
+  /** As `writeError`, of a sync: what it was for is read as it was before (`old`), or still waits for a sync. */
+  | {
+      readonly type: "syncError";
+      readonly skip: number;
+      readonly part: DiskPart;
+      readonly pages: "old" | "dirty";
+      readonly restartAfterMs: number;
+    }
+  | { readonly type: "slowDisk"; readonly durationMs: number; readonly extraMsMax: number }
+  /** The wall clock of its machine, either way. */
+  | { readonly type: "clockJump"; readonly deltaMs: number }
 );
+
+/** Which files a disk error strikes. */
+export type DiskPart = "log" | "any";
 
 /**
  * What stays for ever: its process dead or stopped; follows, but fetches nothing; cut off, from clients too or not; nothing that it says
@@ -86,6 +103,8 @@ export interface LivenessPlan {
 export interface Plan {
   readonly cluster: ClusterOptions;
   readonly durationMs: number;
+  /** One after another from the start on; when they are over there is load. */
+  readonly phases: readonly Phase[];
   readonly hasMessageFaults: boolean;
   readonly producers: readonly ProducerOptions[];
   readonly faults: readonly Fault[];
@@ -107,8 +126,16 @@ export const FAULT_TYPES = [
   "leapfrog",
   "echo",
   "diskFull",
+  "writeError",
+  "syncError",
+  "slowDisk",
+  "clockJump",
 ] as const;
 const FROZEN_FAULTS: readonly FrozenFault[] = ["dead", "paused", "heldBack", "cutOff", "exiled", "mute", "deaf"];
+/** All jumps of a run together stay below the day after which a log forgets a producer. */
+const CLOCK_JUMP_MS_MAX = 600_000;
+/** All that a seed appends fits. */
+const SEGMENT_BYTES_LARGE = 1024 ** 2;
 /** One in so many seeds. */
 const LIVENESS_SHARE = 4;
 const LOSSES: readonly Loss[] = ["all", "all", ...LOSS_RULES];
@@ -122,11 +149,12 @@ export function planOf(seed: number): Plan {
   const below = (site: string, bound: number): number => random.below(`plan.${site}`, bound);
   const pick = <Value>(site: string, values: readonly [Value, ...Value[]]): Value =>
     values[below(site, values.length)] ?? values[0];
-  const durationMs = 10_000 + below("duration", 30_000);
+  const phases = drawPhases(below);
+  const durationMs = phases.reduce((sum, phase) => sum + phase.durationMs, 0);
   const brokers = pick("brokers", [3, 3, 3, 2, 4, 5]);
   const log: Partial<LogConfig> = {
     flush: pick("flush", ["none", "none", "always"]),
-    segmentBytes: pick("segment", [1024, 4096, 1024 ** 2]),
+    segmentBytes: pick("segment", [1024, 4096, SEGMENT_BYTES_LARGE]),
     indexIntervalBytes: pick("index", [1, 512, 4096]),
     maxMessageBytes: 1000,
   };
@@ -139,37 +167,77 @@ export function planOf(seed: number): Plan {
     replicaLagTimeMaxMs: pick("lag", [500, 2000, 10_000]),
     sessionTimeoutMs: pick("session", [3000, 9000]),
     manager: {
-      fetchMaxWaitMs: pick("wait", [50, 500, 5000]),
+      fetchMaxWaitMs: pick("wait", [100, 500, 500, 500, 500, 5000]),
       fetchMinBytes: 1,
       fetchPartitionMaxBytes: pick("fetch-bytes", [1100, 4096, 1024 ** 2]),
-      fetchBackoffMs: pick("fetch-back-off", [20, 200, 1000]),
+      fetchBackoffMs: pick("fetch-back-off", [20, 200, 200, 1000]),
       requestTimeoutMs: pick("time-out", [500, 2000]),
-      clusterStateWaitMs: pick("state-wait", [200, 2000]),
-      flushIntervalMs: pick("flush-interval", [undefined, undefined, 1000]),
-      highWatermarkCheckpointMs: pick("checkpoint", [100, 5000]),
+      clusterStateWaitMs: pick("state-wait", [400, 2000, 2000, 2000]),
+      flushIntervalMs: pick("flush-interval", [undefined, undefined, 1000, 5000]),
+      highWatermarkCheckpointMs: pick("checkpoint", [100, 5000, 5000, 5000]),
     },
   };
   const producers: ProducerOptions[] = [];
-  for (let id = 1; id <= 1 + below("producers", 3); id += 1) {
+  const count = 1 + below("producers", 4);
+  for (let id = 1; id <= count; id += 1) {
+    const acks: -1 | 1 = id === 1 ? -1 : pick(`acks${id}`, [-1, 1]);
+    const isNameless = id > 1 && below(`nameless${id}`, 4) === 0;
+    const triesMax = id === 1 ? 0 : pick(`tries${id}`, [0, 0, 1, 3]);
+    // A snapshot, in Kafka's format, names a producer's last batch alone; of the others a log that was opened or cut knows what its last
+    // segments have. Where they are small a batch that is in the log, but was not acknowledged, would be out of order for ever.
+    const isOrdered = acks === -1 && !isNameless && triesMax === 0 && log.segmentBytes === SEGMENT_BYTES_LARGE;
     producers.push({
       id,
-      acks: id === 1 ? -1 : pick(`acks${id}`, [-1, 1]),
+      acks,
       recordsMax: 1 + below(`records${id}`, 5),
       valueBytesMax: 1 + below(`bytes${id}`, 100),
       timeoutMs: 200 + below(`time-out${id}`, 2000),
-      pauseMsMax: below(`pause${id}`, 300),
-      isNameless: id > 1 && below(`nameless${id}`, 4) === 0,
-      triesMax: id === 1 ? 0 : pick(`tries${id}`, [0, 0, 1, 3]),
+      pauseMsMax: 40 + below(`pause${id}`, 400),
+      isNameless,
+      triesMax,
+      inFlightMax: isOrdered ? pick(`in-flight${id}`, [1, 2, 5]) : 1,
     });
   }
   return {
     cluster,
     durationMs,
+    phases,
     hasMessageFaults: below("messages", 2) === 1,
     producers,
-    faults: drawFaults(below, durationMs, brokers),
+    faults: drawFaults(below, phases, brokers),
     ...(below("liveness", LIVENESS_SHARE) === 0 ? { liveness: drawFrozen(below, brokers) } : {}),
   };
+}
+
+/** Load, then quiet, some times; the last faults come under load. */
+function drawPhases(below: (site: string, bound: number) => number): Phase[] {
+  const phases: Phase[] = [];
+  const rounds = 4 + below("rounds", 3);
+  for (let round = 0; round < rounds; round += 1) {
+    phases.push({ isQuiet: false, durationMs: 2_000 + below(`busy${round}`, 6_000) });
+    phases.push({ isQuiet: true, durationMs: 80_000 + below(`quiet${round}`, 140_000) });
+  }
+  return [...phases, { isQuiet: false, durationMs: 5_000 }];
+}
+
+/** Of ten faults, those that come in times of load. */
+const BUSY_FAULTS = 6;
+
+/** When a fault comes: anywhere in a time of its kind. */
+function drawTime(below: (site: string, bound: number) => number, site: string, phases: readonly Phase[]): number {
+  const isQuiet = below(`${site}.quiet`, 10) >= BUSY_FAULTS;
+  const lengthMs = phases.reduce((sum, phase) => sum + (phase.isQuiet === isQuiet ? phase.durationMs : 0), 0);
+  let leftMs = below(`${site}.at`, lengthMs);
+  let atMs = 500;
+  for (const phase of phases) {
+    if (phase.isQuiet !== isQuiet) atMs += phase.durationMs;
+    else if (leftMs < phase.durationMs) return atMs + leftMs;
+    else {
+      atMs += phase.durationMs;
+      leftMs -= phase.durationMs;
+    }
+  }
+  return atMs;
 }
 
 function drawFrozen(below: (site: string, bound: number) => number, brokers: number): LivenessPlan {
@@ -182,18 +250,22 @@ function drawFrozen(below: (site: string, bound: number) => number, brokers: num
   return { frozen };
 }
 
-function drawFaults(below: (site: string, bound: number) => number, durationMs: number, brokers: number): Fault[] {
+function drawFaults(
+  below: (site: string, bound: number) => number,
+  phases: readonly Phase[],
+  brokers: number,
+): Fault[] {
   const weights = FAULT_TYPES.map((type) => (below(`${type}.on`, 2) === 0 ? 0 : 1 + below(`${type}.weight`, 10)));
   const total = weights.reduce((sum, weight) => sum + weight, 0);
   if (total === 0) return [];
-  const count = 1 + below("faults", 25);
+  const count = 50 + below("faults", 60);
   // In bursts or spread: a restart that meets the next fault is another history than one that is done with.
   const faults = Array.from({ length: count }, (_, index): Fault => {
     const site = `fault${index}`;
     let drawn = below(`${site}.type`, total);
     const type = FAULT_TYPES.find((_type, at) => (drawn -= weights[at] ?? 0) < 0) ?? "kill";
     const target = below(`${site}.leader`, 2) === 0 ? "leader" : 1 + below(`${site}.target`, brokers);
-    const common = { atMs: 500 + below(`${site}.at`, durationMs), target } as const;
+    const common = { atMs: drawTime(below, site, phases), target } as const;
     const shortMs = below(`${site}.short`, 3000);
     const longMs = below(`${site}.long`, 15_000);
     const lastingMs = below(`${site}.is-long`, 4) === 0 ? longMs : shortMs;
@@ -256,11 +328,33 @@ function drawFaults(below: (site: string, bound: number) => number, durationMs: 
         };
       case "diskFull":
         return { ...common, type, durationMs: lastingMs };
+      case "writeError":
+        return { ...common, type, ...drawDiskError((name, bound) => below(`${site}.${name}`, bound), lastingMs) };
+      case "syncError": {
+        const pages = below(`${site}.pages`, 2) === 0 ? "old" : "dirty";
+        return {
+          ...common,
+          type,
+          pages,
+          ...drawDiskError((name, bound) => below(`${site}.${name}`, bound), lastingMs),
+        };
+      }
+      case "slowDisk":
+        return { ...common, type, durationMs: lastingMs, extraMsMax: 1 + below(`${site}.slow`, 300) };
+      case "clockJump":
+        return { ...common, type, deltaMs: below(`${site}.jump`, 2 * CLOCK_JUMP_MS_MAX) - CLOCK_JUMP_MS_MAX };
       default:
         return type satisfies never;
     }
   });
   return faults.toSorted((first, second) => first.atMs - second.atMs);
+}
+
+function drawDiskError(
+  below: (name: string, bound: number) => number,
+  restartAfterMs: number,
+): { readonly skip: number; readonly part: DiskPart; readonly restartAfterMs: number } {
+  return { skip: below("skip", 5), part: below("part", 2) === 0 ? "log" : "any", restartAfterMs };
 }
 
 function drawLeaps(below: (name: string, bound: number) => number, brokers: number): readonly Leap[] {

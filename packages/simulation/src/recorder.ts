@@ -244,7 +244,7 @@ export class Recorder {
       logEndOffset: view.endOffset,
       isr: partition?.leaderState?.isrState.isr ?? [],
       ranges: isSameLog ? state.ranges : rangesOf(view.batches),
-      values: values.join("\n") === state.values.join("\n") ? state.values : [...values],
+      values: isSameLog || values.join("\n") === state.values.join("\n") ? state.values : [...values],
     };
   }
 

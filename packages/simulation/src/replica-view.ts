@@ -64,6 +64,14 @@ export class BatchList {
 
 /** The log of a replica as its disk has it, read beside the engine: from the simulated files, up to the log end that it tells. */
 export class ReplicaView extends BatchList {
+  /** Where the batches end that the files still have whole. */
+  endIn(environment: SimulatedEnvironment): number {
+    const last = this.batches.findLast(
+      ({ path, positionBytes, sizeBytes }) => positionBytes + sizeBytes <= liveContent(environment, path).length,
+    );
+    return last === undefined ? 0 : last.lastOffset + 1;
+  }
+
   /** @returns the batches that are new. @throws Error when there are not as many as the log says */
   readTo(endOffset: number, log: PartitionLog, environment: SimulatedEnvironment): readonly ViewedBatch[] {
     const firstNew = this.batches.length;

@@ -100,6 +100,14 @@ export const RULES: ReadonlyMap<string, Rule> = new Map([
     },
   ],
   [
+    "S14",
+    {
+      rule: "a failed disk takes nothing in",
+      meaning:
+        "After a write or a sync has failed nobody knows what the disk holds: its log ends where it did, and its broker neither leads nor follows until it is started anew.",
+    },
+  ],
+  [
     "S16",
     {
       rule: "consumers read only what is committed",

@@ -113,6 +113,7 @@ const SIMPLER_PLANS: readonly ((plan: Plan) => readonly Plan[])[] = [
       .filter((durationMs) => durationMs < plan.durationMs)
       .map((durationMs) => ({ ...plan, durationMs }));
   },
+  (plan) => (plan.phases.length > 0 ? [{ ...plan, phases: [] }] : []),
   (plan) => {
     const { brokers = 3 } = plan.cluster;
     const counts = [2, 3, 4].filter((count) => count < brokers);
@@ -122,6 +123,7 @@ const SIMPLER_PLANS: readonly ((plan: Plan) => readonly Plan[])[] = [
   (plan) => leaveOut(plan, "manager"),
   (plan) => withProducers(plan, { recordsMax: 1 }),
   (plan) => withProducers(plan, { valueBytesMax: 1 }),
+  (plan) => withProducers(plan, { inFlightMax: 1 }),
   (plan) => withProducers(plan, { pauseMsMax: 0 }),
   (plan) => withProducers(plan, { pauseMsMax: 1000 }),
 ];

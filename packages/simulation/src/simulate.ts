@@ -1,3 +1,4 @@
+import { decodeUtf8 } from "@tidemark/base";
 import { startMessageSwarm } from "@tidemark/simulator";
 import type { DiskFault } from "@tidemark/simulator";
 import { Checker, Violation } from "./checker.ts";
@@ -8,6 +9,7 @@ import type { Node } from "./cluster.ts";
 import { checkFinalLog } from "./final-log.ts";
 import { ExcusedStall, Liveness } from "./liveness.ts";
 import type { Fault, Plan } from "./plan.ts";
+import { Pace } from "./pace.ts";
 import { planOf } from "./plan.ts";
 import { EndAsker, Tail } from "./tail.ts";
 
@@ -27,6 +29,10 @@ export interface SeedReport {
   readonly acknowledged: number;
   readonly sends: number;
   readonly reads: number;
+  /** That clients began: sends of a batch, polls, questions for the end. */
+  readonly operations: number;
+  /** Machines that came back without the unsynced tail of what was committed while the controller held them for in sync. */
+  readonly lostTailReturns: number;
   readonly truncations: number;
   readonly leaderEpochs: number;
   /** Faults by type; those that no protocol could survive are not made, and counted as skipped. */
@@ -36,14 +42,23 @@ export interface SeedReport {
 /** Time that everything gets, once the faults are over, to come to rest. */
 const CONVERGENCE_MS = 120_000;
 
+/** A segment. */
+const LOG_FILE = /\.log$/u;
+
 /** A write leaves a part of its bytes, and has to be taken back. */
 const DISK_FULL: DiskFault = {
   operation: "write",
-  path: /\.log$/u,
+  path: LOG_FILE,
   code: "ENOSPC",
   written: "part",
   count: Number.POSITIVE_INFINITY,
 };
+
+/** Where a broker notes the boot and the process in which its disk failed, for its next process (`ReplicaManager`). */
+const FAILED_BOOT_KEY = "failed-boot";
+
+/** Until it is looked again whether a broker with a broken disk may be started anew. */
+const RESTART_AGAIN_MS = 500;
 
 /** Time for an election, and for the news of it, in a cluster whose network is quiet. */
 const ELECTED_MS = 30;
@@ -87,6 +102,8 @@ export async function simulate(
     acknowledged: sum(run.producers.map(({ acknowledged }) => acknowledged.length)),
     sends: sum(run.producers.map(({ sends }) => sends)),
     reads: run.consumer.reads,
+    operations: run.history.operationCount,
+    lostTailReturns: run.checker.lostTailReturns,
     truncations: truncations.length,
     leaderEpochs: run.leaderEpochs,
     faults: Object.fromEntries(run.counts),
@@ -97,6 +114,7 @@ class Run {
   readonly cluster: Cluster;
   readonly checker: Checker;
   readonly history: ClientHistory;
+  readonly pace: Pace;
   readonly producers: readonly Producer[];
   readonly consumer: Consumer;
   readonly tail: Tail;
@@ -116,19 +134,21 @@ class Run {
     this.cluster = new Cluster(plan.cluster);
     this.checker = new Checker(this.cluster);
     this.history = new ClientHistory({ mayReplay: plan.hasMessageFaults });
-    const { cluster, checker, history } = this;
-    this.producers = plan.producers.map((options) => new Producer(cluster, checker, history, options));
-    this.consumer = new Consumer(cluster, checker, history);
-    this.tail = new Tail(cluster, history, "tail");
-    this.endAsker = new EndAsker(cluster, history);
+    this.pace = new Pace(this.cluster.kernel, plan.phases);
+    const { cluster, checker, history, pace } = this;
+    this.producers = plan.producers.map((options) => new Producer(cluster, checker, history, pace, options));
+    this.consumer = new Consumer(cluster, checker, history, pace);
+    this.tail = new Tail(cluster, history, pace, "tail");
+    this.endAsker = new EndAsker(cluster, history, pace);
     if (plan.liveness !== undefined) this.#liveness = new Liveness(cluster, checker, history, plan.liveness);
   }
 
   async body(): Promise<void> {
     const { cluster, producers, consumer, tail, endAsker } = this;
     await cluster.startAll();
+    this.pace.begin();
     const clients = Promise.all(producers.map((producer) => this.#guard(producer.run())));
-    const reading = Promise.all([consumer.run(200), tail.run(), endAsker.run()].map((client) => this.#guard(client)));
+    const reading = Promise.all([consumer.run(), tail.run(), endAsker.run()].map((client) => this.#guard(client)));
     const swarm = this.#plan.hasMessageFaults ? startMessageSwarm(cluster.network) : undefined;
     const before = cluster.network.onEvent;
     cluster.network.onEvent = (event, message) => {
@@ -145,6 +165,7 @@ class Run {
     }
     await cluster.wait(Math.max(0, startMs + this.#plan.durationMs - cluster.kernel.nowUs / 1000));
     this.#isOver = true;
+    this.pace.end();
     swarm?.stop();
     for (const [name, count] of swarm?.counts ?? []) this.counts.set(name, count);
     await this.#repair();
@@ -182,7 +203,8 @@ class Run {
     const brokerId = fault.target === "leader" ? (cluster.decided?.leader ?? -1) : fault.target;
     const node = cluster.nodes.get(brokerId);
     if (node === undefined || !this.#isPossible(fault, brokerId)) return this.#count("skipped");
-    this.#count(fault.type);
+    if (fault.type === "powerCut") this.#count(`${fault.type} ${fault.loss}`);
+    else if (!("skip" in fault)) this.#count(fault.type);
     switch (fault.type) {
       case "kill":
         this.checker.crashes(brokerId, false);
@@ -216,6 +238,16 @@ class Run {
         return this.#leap(fault, 0);
       case "echo":
         return this.#echo(brokerId, fault);
+      case "slowDisk": {
+        const { files } = node.environment;
+        files.slowDown(fault.extraMsMax * 1000);
+        return this.#later(fault.durationMs, () => files.slowDown(0));
+      }
+      case "clockJump":
+        return node.environment.clock.jumpWall(fault.deltaMs);
+      case "writeError":
+      case "syncError":
+        return this.#breakDisk(node, fault);
       case "diskFull": {
         const full = node.environment.files.core.faults.inject(DISK_FULL);
         return this.#later(fault.durationMs, () => full.cancel());
@@ -227,6 +259,9 @@ class Run {
 
   #isPossible(fault: Fault, brokerId: number): boolean {
     const node = this.cluster.node(brokerId);
+    // Until it has noted that its disk has failed, or the controller has heard of it, the next process would be trusted.
+    const isUntold = node.brokenDisk === "lost" && !this.#isKnownBroken(node);
+    if (isUntold && (fault.type === "kill" || fault.type === "shutDown" || fault.type === "echo")) return false;
     switch (fault.type) {
       case "kill":
         return node.isRunning && this.checker.isAdmissible(brokerId, false);
@@ -355,6 +390,59 @@ class Run {
     this.#later(this.#isOver ? 0 : afterMs, () => void this.#guard(this.cluster.start(brokerId)));
   }
 
+  /**
+   * The broker's next write or sync fails, or one soon after: to the controller its machine is lost then, and whoever runs it starts it
+   * anew. Counted when it comes; by then it may be one that nothing could survive, and does not come.
+   */
+  #breakDisk(node: Node, fault: Fault & { readonly type: "writeError" | "syncError" }): void {
+    const { brokerId, incarnation } = node;
+    const losesBytes = fault.type === "syncError" && fault.pages === "old";
+    const isWanted = (path: string): boolean => {
+      // While it opens its logs there is nobody yet to fail.
+      if (node.incarnation !== incarnation || node.broker === undefined || node.brokenDisk !== undefined) return false;
+      if (this.#isOver || !this.checker.isAdmissible(brokerId, true)) return false;
+      this.#count(fault.type === "syncError" ? `${fault.type} ${fault.pages}` : fault.type);
+      this.cluster.tell(`A ${fault.type === "syncError" ? "sync" : "write"} of broker ${brokerId} fails: ${path}.`);
+      this.checker.diskFails(brokerId, losesBytes);
+      node.brokenDisk = losesBytes ? "lost" : LOG_FILE.test(path) ? "kept" : "beside";
+      this.#restartBroken(node, incarnation, fault.restartAfterMs);
+      return true;
+    };
+    const common = {
+      skip: fault.skip,
+      code: "EIO",
+      isWanted,
+      ...(fault.part === "log" || losesBytes ? { path: LOG_FILE } : {}),
+    } as const;
+    const { faults } = node.environment.files.core;
+    if (fault.type === "writeError") faults.inject({ ...common, operation: "write", written: "part" });
+    else faults.inject({ ...common, operation: "sync", pages: fault.pages });
+  }
+
+  /** Not before that is known, where bytes are lost. */
+  #restartBroken(node: Node, incarnation: number, afterMs: number): void {
+    this.#later(afterMs, () => {
+      if (node.incarnation !== incarnation || !node.isRunning) return;
+      if (node.brokenDisk === "lost" && !this.#isKnownBroken(node))
+        return this.#restartBroken(node, incarnation, RESTART_AGAIN_MS);
+      void this.#guard(this.#startAnew(node.brokerId));
+    });
+  }
+
+  /** To the controller, or to its next process. */
+  #isKnownBroken({ brokerId, incarnation, environment }: Node): boolean {
+    const note = environment.files.core.log.live.state.get(FAILED_BOOT_KEY);
+    if (note !== undefined && decodeUtf8(note).endsWith(` ${brokerId}-${incarnation}`)) return true;
+    const known = this.cluster.controller?.state.brokers.find((broker) => broker.brokerId === brokerId);
+    return known?.incarnationId === `${brokerId}-${incarnation} failed`;
+  }
+
+  async #startAnew(brokerId: number): Promise<void> {
+    this.checker.crashes(brokerId, false);
+    await this.cluster.kill(brokerId, { isTold: false });
+    await this.cluster.start(brokerId);
+  }
+
   /** When the time of faults is over first, the repair does all of it. */
   #later(afterMs: number, act: () => void): void {
     const wasOver = this.#isOver;
@@ -387,12 +475,20 @@ class Run {
     const { cluster } = this;
     cluster.network.heal();
     for (const undo of this.#undo) undo();
-    for (const { environment } of cluster.nodes.values()) environment.files.core.faults.clear();
+    for (const { environment } of cluster.nodes.values()) {
+      environment.files.core.faults.clear();
+      environment.files.slowDown(0);
+    }
     if (cluster.controller === undefined) await cluster.startController();
     await cluster.resumeController();
     await this.#liveness?.freeze();
     for (const node of this.#liveness?.core ?? cluster.nodes.values()) {
       cluster.resume(node.brokerId);
+      if (node.brokenDisk === "lost")
+        await cluster.until(`the disk of broker ${node.brokerId} is known to be broken`, () =>
+          this.#isKnownBroken(node),
+        );
+      if (node.brokenDisk !== undefined) await this.#startAnew(node.brokerId);
       node.manager?.resumeFetching();
       if (!node.isRunning) await cluster.start(node.brokerId);
     }
@@ -453,7 +549,7 @@ class Run {
   async #judgeHistory(): Promise<void> {
     const { cluster, history } = this;
     history.quiet();
-    await new Tail(cluster, history, "final").readToEnd(cluster.leader() ?? 1);
+    await new Tail(cluster, history, this.pace, "final").readToEnd(cluster.leader() ?? 1);
     await this.endAsker.ask();
     history.finish();
   }

@@ -4,6 +4,7 @@ import type { FetchPartitionResponse } from "@tidemark/wire";
 import type { ClientHistory } from "./client-history.ts";
 import { NAME, recordsIn } from "./cluster.ts";
 import type { Cluster } from "./cluster.ts";
+import type { Pace } from "./pace.ts";
 
 const FETCH_BYTES = 1 << 16;
 /** Beyond what a fetch is allowed to wait. */
@@ -11,15 +12,22 @@ const ANSWER_MS = 500;
 
 /** Polls in a row without an answer at the end: together they take longer than any message. */
 const UNANSWERED_MAX = 120;
+/** Kafka's fetch.max.wait.ms: a poll waits for records at the leader. */
+const WAIT_MS = 500;
+const QUIET_WAIT_MS = 2500;
+const MIN_BYTES = [1, 1, 1000] as const;
 /** Between two tries, and between two questions for the end. */
 const PAUSE_MS = 100;
+const QUIET_PAUSE_MS = 500;
 const ASK_END_MS = 700;
+const QUIET_ASK_END_MS = 5000;
 
 /** A consumer of committed records: from the first on, from whoever leads, through all changes of leaders. */
 export class Tail {
   readonly #cluster: Cluster;
   readonly #history: ClientHistory;
   readonly #client: string;
+  readonly #pace: Pace;
   readonly #random: SimulatedRandom;
   #position = 0;
   #highWatermark = -1;
@@ -27,7 +35,8 @@ export class Tail {
   #isAssigned = true;
   #isStopped = false;
 
-  constructor(cluster: Cluster, history: ClientHistory, client: string) {
+  constructor(cluster: Cluster, history: ClientHistory, pace: Pace, client: string) {
+    this.#pace = pace;
     this.#cluster = cluster;
     this.#history = history;
     this.#client = client;
@@ -36,7 +45,10 @@ export class Tail {
 
   async run(): Promise<void> {
     while (!this.#isStopped) {
-      if (!(await this.#poll(this.#random.below("wait", 2) * 200))) await this.#cluster.wait(PAUSE_MS);
+      const { isQuiet } = this.#pace;
+      const waitMs = isQuiet ? QUIET_WAIT_MS : WAIT_MS;
+      const minBytes = MIN_BYTES[this.#random.below("min-bytes", MIN_BYTES.length)] ?? 1;
+      if (!(await this.#poll(waitMs, minBytes))) await this.#cluster.wait(isQuiet ? QUIET_PAUSE_MS : PAUSE_MS);
     }
   }
 
@@ -49,18 +61,23 @@ export class Tail {
     let unansweredCount = 0;
     do {
       this.#leader = leader;
-      unansweredCount = (await this.#poll(0)) ? 0 : unansweredCount + 1;
+      unansweredCount = (await this.#poll(0, 0)) ? 0 : unansweredCount + 1;
       if (unansweredCount === UNANSWERED_MAX) throw new Error(`broker ${leader} leads, and refuses to be read`);
     } while (unansweredCount > 0 || this.#position < this.#highWatermark);
   }
 
   /** @returns whether it was answered */
-  async #poll(maxWaitMs: number): Promise<boolean> {
+  async #poll(maxWaitMs: number, minBytes: number): Promise<boolean> {
     const client = this.#client;
     const fromOffset = this.#position;
     const op = this.#history.begin({ type: "poll", client, fromOffset, isAssigned: this.#isAssigned });
     this.#isAssigned = false;
-    const answer = await fetchCommitted(this.#cluster, this.#leader, { fromOffset, leaderEpoch: -1, maxWaitMs });
+    const answer = await fetchCommitted(this.#cluster, this.#leader, {
+      fromOffset,
+      leaderEpoch: -1,
+      maxWaitMs,
+      minBytes,
+    });
     if (answer === undefined) {
       this.#history.end({ type: "refused", op });
       const ids = [...this.#cluster.nodes.keys()];
@@ -79,9 +96,11 @@ export class Tail {
 export class EndAsker {
   readonly #cluster: Cluster;
   readonly #history: ClientHistory;
+  readonly #pace: Pace;
   #isStopped = false;
 
-  constructor(cluster: Cluster, history: ClientHistory) {
+  constructor(cluster: Cluster, history: ClientHistory, pace: Pace) {
+    this.#pace = pace;
     this.#cluster = cluster;
     this.#history = history;
   }
@@ -89,7 +108,8 @@ export class EndAsker {
   async run(): Promise<void> {
     while (!this.#isStopped) {
       await this.ask();
-      await this.#cluster.wait(ASK_END_MS);
+      const { quietMs } = this.#pace;
+      await this.#cluster.wait(quietMs > 0 ? Math.min(quietMs, QUIET_ASK_END_MS) : ASK_END_MS);
     }
   }
 
@@ -125,10 +145,12 @@ export async function fetchCommitted(
     /** -1: of whatever epoch. */
     readonly leaderEpoch: number;
     readonly maxWaitMs: number;
+    /** Default 0: nothing is waited for. */
+    readonly minBytes?: number;
     readonly maxBytes?: number;
   },
 ): Promise<FetchPartitionResponse | undefined> {
-  const { fromOffset, leaderEpoch, maxWaitMs, maxBytes = FETCH_BYTES } = options;
+  const { fromOffset, leaderEpoch, maxWaitMs, minBytes = 0, maxBytes = FETCH_BYTES } = options;
   const partition = {
     ...NAME,
     currentLeaderEpoch: leaderEpoch,
@@ -143,7 +165,7 @@ export async function fetchCommitted(
     replicaId: -1,
     brokerEpoch: -1,
     maxWaitMs,
-    minBytes: maxWaitMs > 0 ? 1 : 0,
+    minBytes,
     maxBytes,
     partitions: [partition],
   } as const;

@@ -45,6 +45,8 @@ export const immediateCompletion: Completion = {
 /** Every call takes effect after a latency drawn from the seed by its site; calls overtake each other. */
 export class KernelCompletion implements Completion {
   readonly isImmediate = false;
+  /** Drawn on top of every latency, up to this: a disk that is slow. May change while running. */
+  extraUsMax = 0;
   readonly #kernel: Kernel;
   readonly #random: SimulatedRandom;
   readonly #latency: LatencyRange;
@@ -58,8 +60,9 @@ export class KernelCompletion implements Completion {
   run<T>(site: string, effect: () => T): Promise<T> {
     const { minUs, maxUs } = this.#latency;
     const delayUs = minUs + this.#random.below(latencySite(site), maxUs - minUs + 1);
+    const extraUs = this.extraUsMax === 0 ? 0 : this.#random.below("latency.extra", this.extraUsMax);
     return new Promise<T>((resolve, reject) => {
-      this.#kernel.schedule(delayUs, site, () => {
+      this.#kernel.schedule(delayUs + extraUs, site, () => {
         try {
           resolve(effect());
         } catch (error) {

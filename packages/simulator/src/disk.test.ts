@@ -3,6 +3,7 @@ import type { FileHandle } from "@tidemark/base";
 import { describe, expect, test } from "vitest";
 import { SimulatedCrash } from "./completion.ts";
 import { SimulatedDisk } from "./disk.ts";
+import { SimulatedEnvironment } from "./environment.ts";
 import { SimulatedRandom } from "./random.ts";
 
 async function content(disk: SimulatedDisk, path: string): Promise<string | undefined> {
@@ -223,4 +224,33 @@ describe("faults", () => {
       expect(disk.image().digest).toBe(before);
     },
   );
+});
+
+test("a fault that is not wanted at the moment of a call passes it, and strikes the next one that it is wanted for", async () => {
+  const disk = new SimulatedDisk();
+  const handle = await openNew(disk, "/file", "");
+  let isWanted = false;
+  const fault = disk.inject({ operation: "write", code: "EIO", isWanted: () => isWanted });
+  await writeFully(handle, encodeUtf8("a"), 0);
+  isWanted = true;
+  await expect(writeFully(handle, encodeUtf8("b"), 1)).rejects.toMatchObject({ code: "EIO" });
+  await writeFully(handle, encodeUtf8("c"), 1);
+  expect([fault.hits, await content(disk, "/file")]).toEqual([1, "ac"]);
+});
+
+test("a slow disk answers later, and as before once it is not slow any more", async () => {
+  const environment = new SimulatedEnvironment({ seed: 1, mode: "kernel" });
+  const { kernel, files } = environment;
+  const took = (): Promise<number> =>
+    kernel.run(async () => {
+      const startUs = kernel.nowUs;
+      for (let call = 0; call < 20; call += 1) await files.makeDirectory(`/${call}`);
+      return kernel.nowUs - startUs;
+    });
+  const before = await took();
+  files.slowDown(1_000_000);
+  expect(await took()).toBeGreaterThan(before + 1_000_000);
+  files.slowDown(0);
+  expect(await took()).toBeLessThan(100_000);
+  expect(() => new SimulatedDisk().slowDown(1)).toThrow("only a kernel has time");
 });

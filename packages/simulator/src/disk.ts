@@ -1,6 +1,6 @@
-import { FileError } from "@tidemark/base";
+import { fail, FileError } from "@tidemark/base";
 import type { FileHandle, FileLock, FileOperation, FileSystem, OpenMode } from "@tidemark/base";
-import { immediateCompletion } from "./completion.ts";
+import { immediateCompletion, KernelCompletion } from "./completion.ts";
 import type { Completion } from "./completion.ts";
 import { drawCrashImage, enumerateCrashImages } from "./crash-image.ts";
 import type { EnumerationLimits, LossRule } from "./loss-rule.ts";
@@ -134,6 +134,13 @@ export class SimulatedDisk implements FileSystem {
 
   inject(fault: DiskFault): InjectedFault {
     return this.core.faults.inject(fault);
+  }
+
+  /** Asynchronous calls take up to so much longer from now on; 0: no longer. Needs the completion of a kernel. */
+  slowDown(extraUsMax: number): void {
+    const { completion } = this.core;
+    if (!(completion instanceof KernelCompletion)) fail("only a kernel has time", { extraUsMax });
+    completion.extraUsMax = extraUsMax;
   }
 
   /** Asynchronous calls to open files that are not answered until it is released: a disk that hangs. */

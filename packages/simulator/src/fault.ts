@@ -24,6 +24,8 @@ export interface DiskFault extends FaultAddress {
    * Source: Rebello et al., "Can Applications Recover from fsync Failures?", USENIX ATC 2020.
    */
   readonly pages?: "new" | "old" | "dirty";
+  /** Asked just before a call is failed, with its file; `false`: it goes well, as if it did not match. Default: always. */
+  readonly isWanted?: (path: string) => boolean;
 }
 
 /** A fault in place. */
@@ -57,6 +59,7 @@ class ActiveFault implements InjectedFault {
     if (this.#cancelled || !this.#isAddressed(operation, path)) return false;
     const match = this.#matches++;
     if (match < (this.fault.skip ?? 0) || this.hits >= (this.fault.count ?? 1)) return false;
+    if (this.fault.isWanted?.(path) === false) return false;
     this.hits++;
     return true;
   }

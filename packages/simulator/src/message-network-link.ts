@@ -55,6 +55,8 @@ export class MessageLink {
   readonly #underway: Underway[] = [];
   /** When the last message that keeps the order arrives. */
   #lastUs = 0;
+  /** As `#lastUs`, of those that were stalled. */
+  #lastReleasedUs = 0;
   #isClogged = false;
   readonly #stalled: (() => void)[] = [];
 
@@ -87,7 +89,12 @@ export class MessageLink {
 
   unclog(): void {
     this.#isClogged = false;
-    for (const reach of this.#stalled.splice(0)) reach();
+    // Each in an event of its own, so that whoever looks on between events sees what each does; in their order, before what is sent next.
+    for (const reach of this.#stalled.splice(0)) {
+      this.#lastReleasedUs = Math.max(this.#kernel.nowUs, this.#lastReleasedUs) + 1;
+      this.#lastUs = Math.max(this.#lastUs, this.#lastReleasedUs);
+      this.#kernel.schedule(this.#lastReleasedUs - this.#kernel.nowUs, "message.released", reach);
+    }
   }
 
   #reach(message: Underway, isCorrupt: boolean): void {

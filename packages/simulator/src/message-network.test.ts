@@ -98,6 +98,24 @@ describe("a quiet message network", () => {
     expect(response.partitions[0]?.bytes.buffer).not.toBe(bytes.buffer);
   });
 
+  test("what was stalled comes in its order, each message in an event of its own, before what is sent next", async () => {
+    const { kernel, network, client, asked } = pair();
+    network.clog(1, 2);
+    await kernel.run(async () => {
+      const requests = [0, 1, 2, 3].map((offset) => client.request(addressOf(2), fetchAt(offset), TIMEOUT));
+      await new Promise<void>((resolve) => kernel.schedule(100_000, "test.wait", resolve));
+      const before = kernel.eventCount;
+      const perEvent: number[] = [];
+      network.onEvent = (event, { type }) => {
+        if (event === "delivered" && type === "request") perEvent.push(kernel.eventCount - before);
+      };
+      network.unclog(1, 2);
+      await Promise.all([...requests, client.request(addressOf(2), fetchAt(4), TIMEOUT)]);
+      expect(new Set(perEvent).size).toBe(5);
+    });
+    expect(asked).toEqual([0, 1, 2, 3, 4]);
+  });
+
   test("keeps the order of a link, and answers overtake a parked request", async () => {
     const { kernel, client, server, asked } = pair();
     const release: (() => void)[] = [];
