@@ -1,11 +1,12 @@
-import { toOffset } from "@tidemark/base";
+import { InvariantError, toOffset } from "@tidemark/base";
 import type { FileHandle, FileSystem } from "@tidemark/base";
 import { SimulatedEnvironment } from "@tidemark/simulator";
-import { describe, expect, test } from "vitest";
+import { describe, expect, test, vi } from "vitest";
 import { GROUP_BYTES_MAX } from "./config.ts";
 import { DIRECT_WRITE_BYTES_MAX } from "./direct-io.ts";
 import { OWN_WRITE_BYTES_MIN } from "./log-appends.ts";
 import { batchOf, LogFixture, recordsOf, storedBatch } from "./log.fixture.ts";
+import { ProducerState } from "./producer-state.ts";
 
 const FIRST_LOG = "00000000000000000000.log";
 const LOCAL = { origin: "local" } as const;
@@ -26,6 +27,17 @@ describe("an append that finds nothing queued", () => {
     expect(await fixture.readFile(FIRST_LOG)).toEqual(storedBatch(["a"], 0, 4));
     await wait.promise;
     expect(await answer).toEqual({ baseOffset: 0, lastOffset: 0, duplicate: false });
+  });
+
+  test("stops the partition when its books break behind the write: nothing is appended on top of them", async () => {
+    const log = await new LogFixture({ flush: "none" }).open();
+    const broken = new InvariantError("the books are kept", {});
+    vi.spyOn(ProducerState.prototype, "remember").mockImplementationOnce(() => {
+      throw broken;
+    });
+    await expect(log.append(batchOf(["a"]), LOCAL)).rejects.toBe(broken);
+    expect(log.refusal).toBe(broken);
+    await expect(log.append(batchOf(["b"]), LOCAL)).rejects.toBe(broken);
   });
 
   test("is not in sight before its sync in `always` mode", async () => {

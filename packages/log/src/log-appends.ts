@@ -1,4 +1,4 @@
-import { fail, toOffset } from "@tidemark/base";
+import { fail, InvariantError, toOffset } from "@tidemark/base";
 import type { LeaderEpoch, Offset } from "@tidemark/base";
 import {
   endTransactionMarkerOf,
@@ -71,7 +71,8 @@ export class LogAppends {
     try {
       return this.#append(batch, options);
     } catch (error) {
-      return Promise.reject(error);
+      // Behind a write that was made at once the log's own books are wrong then: nothing may be appended on top of them.
+      return Promise.reject(error instanceof InvariantError ? this.#core.noteFailure(error) : error);
     }
   }
 
