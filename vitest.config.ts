@@ -1,3 +1,4 @@
+import { availableParallelism } from "node:os";
 import { defineConfig } from "vitest/config";
 import type { TestProject } from "vitest/node";
 
@@ -51,14 +52,16 @@ const apart = [
 
 export default defineConfig({
   test: {
+    // Vitest leaves one core free, which on two is half of them.
+    maxWorkers: availableParallelism(),
     projects: [
       project("unit", ["packages/*/src/**/*.test.ts"]),
       project("contract", ["test/contract/**/*.test.ts"]),
       project("golden", ["test/golden/**/*.test.ts"]),
       project("fuzz", ["test/fuzz/**/*.test.ts"], 120_000),
-      project("crash", ["test/crash/**/*.test.ts"], 300_000),
+      project("crash", ["test/crash/**/*.test.ts"], 600_000),
       project("scenario", ["test/scenario/**/*.test.ts"], 180_000, BUILT),
-      project("simulation", ["test/simulation/**/*.test.ts"], 300_000),
+      project("simulation", ["test/simulation/**/*.test.ts"], 600_000),
       project("docs", ["test/docs/**/*.test.ts"], 60_000),
       ...apart,
     ],

@@ -233,7 +233,8 @@ describe("repair", () => {
     expect(await snapshot(data)).toEqual(before);
 
     const reader = startCommand(["fetch", "orders", "--directory", data, "--follow", "--from", "2"], {});
-    await expect.poll(async () => (await runCommand(["repair", data])).exitCode, { timeout: 20_000 }).toBe(2);
+    await reader.waitFor(/c\n/u); // Only then does it hold the directory: a `repair` that runs first would turn it away.
+    expect((await runCommand(["repair", data])).exitCode).toBe(2);
     expect(oneLineOf(await runCommand(["repair", "--accept-loss", data]))).toContain("another process");
     reader.child.kill("SIGKILL");
     await reader.done;

@@ -1,4 +1,4 @@
-import { toOffset } from "@tidemark/base";
+import { FileError, toOffset } from "@tidemark/base";
 import { SimulatedEnvironment } from "@tidemark/simulator";
 import { expect, test } from "vitest";
 import { DEFAULT_LOG_CONFIG } from "./config.ts";
@@ -27,7 +27,7 @@ async function segmentOf({ indexBytesMax = DEFAULT_LOG_CONFIG.segmentIndexBytes,
     indexIntervalBytes: 4096,
     drawRollMs: () => rollMs,
   };
-  return { segment: await LogSegment.create(settings, toOffset(0)), clock, kernel };
+  return { segment: await LogSegment.create(settings, toOffset(0)), files, clock, kernel };
 }
 
 test("a segment whose offset index is full takes no more batches, whatever room its file has", async () => {
@@ -90,4 +90,28 @@ test("an empty segment is not left, however old it is", async () => {
   clock.jumpWall(10 * MINUTE);
   expect(segment.mustRollBefore(batch(0, NOON), LIMITS)).toBe(false);
   await segment.close();
+});
+
+test("a failed sync is told before the file that it met is closed; who closes the segment waits for that too", async () => {
+  const { segment, files } = await segmentOf({});
+  await segment.release();
+  let letClose = (): void => undefined;
+  const mayClose = new Promise<void>((resolve) => {
+    letClose = resolve;
+  });
+  const open = files.open.bind(files);
+  files.open = async (path, mode) => {
+    const file = await open(path, mode);
+    const close = file.close.bind(file);
+    return Object.assign(file, {
+      sync: () => Promise.reject(new FileError("EIO", "sync", path)),
+      close: () => mayClose.then(close),
+    });
+  };
+  segment.isDirty = true;
+  await expect(segment.sync()).rejects.toThrow("EIO");
+  const closed = segment.close().then(() => "closed");
+  expect(await Promise.race([closed, new Promise(setImmediate).then(() => "waits")])).toBe("waits");
+  letClose();
+  expect(await closed).toBe("closed");
 });

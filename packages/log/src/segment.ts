@@ -102,6 +102,8 @@ export class LogSegment {
   #file: FileHandle | undefined;
   #opening: Promise<FileHandle> | undefined;
   #users = 0;
+  /** Closing what a failed `use` leaves behind. */
+  #leaving: Promise<unknown> | undefined;
   /** Also while nobody uses it. */
   #keepsOpen = false;
   /** It is written to, or about to be: entries of the indexes stay in memory. */
@@ -304,12 +306,21 @@ export class LogSegment {
   /** Runs `read` with the open log file. @throws FileError */
   async use<Result>(read: (file: FileHandle) => Promise<Result>): Promise<Result> {
     this.#users += 1;
+    let result: Result;
     try {
-      return await read(await this.#open());
-    } finally {
-      this.#users -= 1;
-      if (this.#isRemoved || !this.#keepsOpen) await this.#closeIfIdle();
+      result = await read(await this.#open());
+    } catch (error) {
+      // A failed sync is told before the file is closed: meanwhile the partition would go on.
+      this.#leaving = Promise.all([this.#leaving, this.#leave().catch(() => undefined)]);
+      throw error;
     }
+    await this.#leave();
+    return result;
+  }
+
+  async #leave(): Promise<void> {
+    this.#users -= 1;
+    if (this.#isRemoved || !this.#keepsOpen) await this.#closeIfIdle();
   }
 
   /** The log file stays open, once somebody has used it, until `release`. */
@@ -739,6 +750,7 @@ export class LogSegment {
   async close(): Promise<void> {
     const file = this.#file;
     this.#file = undefined;
+    await this.#leaving;
     await file?.close();
   }
 
