@@ -43,6 +43,10 @@ export const FLOORS: Readonly<Record<FlushMode, Readonly<Record<string, string>>
     "failed sync of two waiting appends": "22/33/24 25/50/42 33/58/59 154/115/151 81/30/27 31/62/50 33/64/48 28/19/17",
     "delete-records within and between segments":
       "25/67/46 30/120/59 63/215/183 151/350/209 94/62/40 37/147/59 63/223/178 36/45/26",
+    "cut that leaves nothing but deleted records":
+      "18/69/26 19/130/30 25/199/85 88/311/105 56/60/31 24/151/38 25/207/79 26/44/23",
+    "delete-records behind a cut inside the first batch":
+      "19/28/27 20/36/42 28/36/165 109/118/178 63/29/29 26/49/60 28/36/140 29/20/23",
     "retention by size": "22/83/43 27/158/52 60/254/166 152/391/217 80/77/43 32/189/62 60/270/166 30/42/24",
     "time index full, grown and cut": "16/32/39 17/42/62 19/42/98 164/147/285 80/31/38 24/59/80 19/42/75 25/20/20",
     "write that went astray": "20/54/31 22/86/40 26/127/60 185/259/138 95/52/37 33/112/49 26/131/58 30/29/19",
@@ -102,6 +106,10 @@ export const FLOORS: Readonly<Record<FlushMode, Readonly<Record<string, string>>
     "short writes": "28/54/44 65/97/79 179/126/184 270/553/395 125/46/35 93/168/126 53/69/98 26/22/17",
     "delete-records within and between segments":
       "29/97/34 48/195/60 89/387/146 241/1057/297 104/77/32 71/278/78 52/251/129 35/55/23",
+    "cut that leaves nothing but deleted records":
+      "19/73/23 21/138/35 27/267/67 58/739/156 63/60/26 28/210/51 26/182/52 26/43/20",
+    "delete-records behind a cut inside the first batch":
+      "19/30/24 20/40/33 29/44/112 70/213/153 67/33/25 27/65/44 28/34/97 27/22/20",
     "retention by size": "24/83/36 41/215/76 79/359/171 182/954/272 91/58/26 54/291/84 49/180/120 29/41/19",
     "time index full, grown and cut": "16/25/21 18/34/39 31/34/40 115/177/141 104/24/21 32/57/51 18/26/28 21/15/13",
     "write that went astray": "18/48/21 20/112/41 27/175/57 163/526/200 94/42/19 39/169/60 18/83/27 26/29/13",

@@ -396,6 +396,27 @@ export const SCRIPTS: readonly Script[] = [
     },
   },
   {
+    name: "cut that leaves nothing but deleted records",
+    config: EXACT,
+    async play(run) {
+      await lead(run, 4);
+      await run.deleteRecords(2);
+      await run.truncateTo(3);
+      await run.append(1);
+    },
+  },
+  {
+    name: "delete-records behind a cut inside the first batch",
+    config: WIDE,
+    async play(run) {
+      await lead(run, 4);
+      await run.truncateTo(3);
+      await run.deleteRecords(2);
+      await run.append(1);
+      await run.append(1);
+    },
+  },
+  {
     name: "retention by size",
     config: { ...EXACT, retentionBytes: batchOf(0, 1).length },
     async play(run) {

@@ -129,10 +129,13 @@ export class LogDuel {
         return this.#retain();
       case "delete-records": {
         const offset = this.#random.between(0, this.#current.logEndOffset + 1);
+        const endOfBatches = await this.#endOfBatchesBelow(this.#current.logEndOffset);
+        const isBehindAll = Math.max(endOfBatches, this.#current.segments.at(-1)?.baseOffset ?? 0) < offset;
         await this.#exchange(`delete-records ${offset}`, async () => {
           await this.#current.deleteRecords(toOffset(offset));
           return nothing(this.#current.deleteOldSegments());
         });
+        if (isBehindAll) return this.#reopenAtStart();
         return this.#replaceProducers();
       }
       case "roll":
@@ -269,9 +272,12 @@ export class LogDuel {
     const log = this.#current;
     const drawn = this.#random.between(Math.max(0, log.logStartOffset - 3), log.logEndOffset + 2);
     const endOfKept = await this.#endOfBatchesBelow(drawn);
-    // Where nothing is kept but bytes of deleted records, the log would end below its start, inside a batch. After a reopen Kafka's
-    // begins anew at that start, ours at the end of the last batch.
-    if (endOfKept <= log.logStartOffset && (log.segments[0]?.baseOffset ?? 0) < log.logStartOffset) return;
+    const lastKept = log.segments.findLast(({ baseOffset }) => baseOffset <= drawn);
+    const isAllDeleted = endOfKept <= log.logStartOffset && (lastKept?.baseOffset ?? 0) < log.logStartOffset;
+    if (isAllDeleted && drawn < log.logEndOffset) {
+      await this.#exchange(`truncate ${drawn}`, () => nothing(log.truncateTo(toOffset(drawn))));
+      return this.#reopenAtStart();
+    }
     // A cut inside a batch takes the batch, and may leave below the new log end the entry of an epoch that has no batch
     // any more. Kafka keeps it over a clean stop. Ours takes an epoch file that does not end with the last batch's epoch
     // for a thin one and rebuilds it. So the cut is made where that epoch begins, and takes the entry too.
@@ -280,6 +286,15 @@ export class LogDuel {
     const offset = isEmptied && drawn < log.logEndOffset ? latestKept.startOffset : drawn;
     await this.#exchange(`truncate ${offset}`, () => nothing(log.truncateTo(toOffset(offset))));
     this.#replaceProducers();
+  }
+
+  /**
+   * No batch reaches the log start, which lies below the log end. Ours begins a segment there at once; Kafka keeps the bytes of deleted records,
+   * and begins anew at the next open.
+   */
+  async #reopenAtStart(): Promise<void> {
+    this.#replaceProducers();
+    await this.#reopen({ comparesFiles: false });
   }
 
   /** Next offset after the last batch that ends at or below `offset`; the log start when none does. */
@@ -319,9 +334,9 @@ export class LogDuel {
     });
   }
 
-  async #reopen(): Promise<void> {
+  async #reopen(options: { readonly comparesFiles?: boolean } = {}): Promise<void> {
     const { logStartOffset } = this.#current;
-    const logEndOffset = await this.#close();
+    const logEndOffset = await this.#close(options);
     await this.#open(logStartOffset, logEndOffset);
     if (!this.#isLeader) return;
     // A leader's epoch is entered anew when it leads again, as after the restart of a broker.
@@ -353,12 +368,13 @@ export class LogDuel {
   }
 
   /** Closes both and compares what they left on disk. @returns the log end offset */
-  async #close(): Promise<Offset> {
+  async #close({ comparesFiles = true }: { readonly comparesFiles?: boolean } = {}): Promise<Offset> {
     const log = this.#current;
     // A segment whose records were all deleted while it was active: ours goes with the next open, Kafka's when retention comes by.
     if ((log.segments[1]?.baseOffset ?? Number.POSITIVE_INFINITY) <= log.logStartOffset) await this.#retain();
     await this.#exchange("close", () => nothing(log.close()));
     await this.#pending.at(-1)?.theirs;
+    if (!comparesFiles) return log.logEndOffset;
     const command = `files after ${this.#pending.length} exchanges`;
     const [ours, theirs] = [await showFiles(this.#ourDirectory), await showFiles(this.#theirDirectory)];
     this.#pending.push({ command, ours, theirs: Promise.resolve(theirs) });

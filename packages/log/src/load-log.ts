@@ -377,6 +377,8 @@ export async function removeLeftovers(
   const leftoversRemoved = names.filter(
     (name) => LEFTOVER_SUFFIXES.some((suffix) => name.endsWith(suffix)) || isOrphan(name),
   );
+  // The segment that they lie below may be known to the page cache only: it may not go where they do.
+  if (leftoversRemoved.some((name) => name.endsWith(LOG_SUFFIX))) await files.syncDirectory(directory);
   for (const name of leftoversRemoved) await removeIfPresent(files, joinPath(directory, name));
   return { names: names.filter((name) => !leftoversRemoved.includes(name)), leftoversRemoved };
 }

@@ -142,6 +142,14 @@ export class LocalLog {
     return this.#flushedEndOffset;
   }
 
+  /**
+   * Where the next open would find the end: above the last batch nothing but a segment that begins there tells of it. What else is missing it
+   * takes for a loss.
+   */
+  get #foundEndOffset(): Offset {
+    return toOffset(Math.max(this.#lastBatchEndOffset, this.active.baseOffset));
+  }
+
   get recoveryPoint(): Offset {
     return this.#recoveryPoint;
   }
@@ -262,9 +270,7 @@ export class LocalLog {
       this.#flushedEndOffset = this.#logEndOffset;
       await this.#raiseRecoveryPoint(this.#logEndOffset, firstOffset);
     }
-    if (firstOffset > this.#lastBatchEndOffset) {
-      await this.#state.saveGapBefore(firstOffset, this.#lastBatchEndOffset);
-    }
+    if (firstOffset > this.#foundEndOffset) await this.#state.saveGapBefore(firstOffset, this.#foundEndOffset);
     await this.#writeSnapshot(firstOffset, producers, isAlways);
     let segment: LogSegment;
     try {
@@ -293,7 +299,8 @@ export class LocalLog {
   }
 
   /**
-   * Cuts the log so that it ends at `offset`, which lies in it: batches that reach it go whole. The cut is durable when this
+   * Cuts the log so that it ends at `offset`, which lies in it: batches that reach it go whole, and deleted ones with them when no other is
+   * left. The cut is durable when this
    * resolves, and so is the lowered recovery point, which goes first: lowered after the cut, a crash in between would look like
    * lost bytes.
    *
@@ -322,14 +329,29 @@ export class LocalLog {
     this.#segments = kept;
     for (const segment of removed) await this.#removeSegment(segment);
     if (removed.length > 0) await this.#files.syncDirectory(this.#directory);
-    await last.truncateAt(positionBytes, offset);
-    this.#logEndOffset = offset;
     this.#lastBatchEndOffset = rest.endOffset;
+    if (this.#foundEndOffset < logStartOffset) {
+      await this.#beginAtStart();
+      this.#segments = this.#segments.slice(-1);
+      for (const segment of [...kept].reverse()) await this.#removeSegment(segment);
+      await this.#files.syncDirectory(this.#directory);
+    } else await last.truncateAt(positionBytes, offset);
+    this.#logEndOffset = offset;
     this.#flushedEndOffset = toOffset(Math.min(this.#flushedEndOffset, offset));
     if (offset > logStartOffset) {
       await this.#writeSnapshot(offset, rest.producers, this.#config.flush === "always");
     }
     return rest.producers;
+  }
+
+  /**
+   * Puts an empty segment at the log start behind all others, which hold nothing but deleted records: the next open would find a log that ends
+   * below its start. Once it is there, the others lie below the start, and go whenever a crash comes.
+   */
+  async #beginAtStart(): Promise<void> {
+    const segment = await LogSegment.create(this.#segmentSettings, this.#logStartOffset);
+    await this.#files.syncDirectory(this.#directory);
+    this.#segments = [...this.#segments, segment];
   }
 
   /**
@@ -374,6 +396,8 @@ export class LocalLog {
     if (offset > this.#flushedEndOffset || this.#directorySync.isDirty) await this.#flush();
     await this.#state.saveStart(offset, this.#recoveryPoint, this.#seal({ logStartOffset: offset }));
     this.#logStartOffset = offset;
+    // Behind a cut inside a batch: no batch reaches the start.
+    if (this.#foundEndOffset < offset) await this.#beginAtStart();
   }
 
   /**
@@ -539,8 +563,7 @@ export class LocalLog {
     flushedBytes = this.#bytesAboveRecoveryPoint,
   ): Promise<void> {
     this.#bytesAboveRecoveryPoint -= flushedBytes;
-    // Above the last batch a later open finds nothing but a segment that begins there; what else is missing it takes for a loss.
-    const offset = toOffset(Math.min(endOffset, Math.max(this.#lastBatchEndOffset, this.active.baseOffset)));
+    const offset = toOffset(Math.min(endOffset, this.#foundEndOffset));
     if (this.#damaged.length > 0 || (offset <= this.#recoveryPoint && sealedBelow <= this.#sealedBelow)) return;
     this.#sealedBelow = Math.max(this.#sealedBelow, sealedBelow);
     try {

@@ -7,6 +7,9 @@ import type { PartitionLog } from "./partition-log.ts";
 const HISTORIES = 150;
 const STEPS = 40;
 
+/** Ten records with a value of five bytes. */
+const LONG_BATCH_BYTES_MAX = 61 + 10 * 16;
+
 /** A record's time follows from its value, and goes up and down. */
 const timeOf = (value: string): number => NOON + Math.floor(Number(value));
 
@@ -110,10 +113,11 @@ interface World {
 
 async function takeStep(world: World): Promise<PartitionLog> {
   const { fixture, log, model, draw } = world;
-  const values = Array.from({ length: 1 + draw(3) }, () => String(draw(1000)));
+  const isLong = log.config.segmentBytes > LONG_BATCH_BYTES_MAX && draw(4) === 0;
+  const values = Array.from({ length: 1 + draw(isLong ? 10 : 3) }, () => String(draw(1000)));
   switch (draw(14)) {
     case 0: {
-      const offset = draw(model.endOffset + 2);
+      const offset = drawOffset(model, draw);
       const firstBaseOffset = log.segments[0]?.baseOffset ?? 0;
       await log.truncateTo(toOffset(offset));
       model.truncateTo(offset, firstBaseOffset);
@@ -144,7 +148,7 @@ async function takeStep(world: World): Promise<PartitionLog> {
       return log;
     }
     case 12: {
-      const offset = draw(model.endOffset + 2);
+      const offset = drawOffset(model, draw);
       const deletion = log.deleteRecords(toOffset(offset));
       if (offset > model.endOffset) await expect(deletion).rejects.toMatchObject({ code: "OFFSET_OUT_OF_RANGE" });
       else expect(await deletion).toBe((model.startOffset = Math.max(model.startOffset, offset)));
@@ -156,6 +160,7 @@ async function takeStep(world: World): Promise<PartitionLog> {
       return log;
     }
     case 7: {
+      if (draw(3) === 0) model.endOffset += draw(4);
       await log.appendAsFollower(concat(storedBatch(values, model.endOffset, model.epoch, timeOf)));
       model.append(values);
       return log;
@@ -166,6 +171,13 @@ async function takeStep(world: World): Promise<PartitionLog> {
       return fixture.disk.isCrashed ? reopen(world) : log;
     }
   }
+}
+
+/** Anywhere in the log, or near its start or its end, where one operation meets what another has left. */
+function drawOffset({ startOffset, endOffset }: ModelLog, draw: (bound: number) => number): number {
+  const place = draw(4);
+  if (place < 2) return draw(endOffset + 2);
+  return Math.max((place === 2 ? startOffset : endOffset) - 3 + draw(8), 0);
 }
 
 /** The oldest segments go as long as what is left is large enough. */

@@ -100,6 +100,30 @@ describe("truncateTo", () => {
     expect([log.logEndOffset, log.damaged, log.recovery.segmentsScanned]).toEqual([9, [], 0]);
   });
 
+  test.each([15, 17, 13])(
+    "a cut to %i that leaves nothing but deleted records: the log begins at its start after a restart",
+    async (offset) => {
+      for (const stop of ["kill", "power cut", "clean"] as const) {
+        const fixture = new LogFixture();
+        let log = await fixture.open({ epoch: "none" });
+        await log.truncateFullyAndStartAt(toOffset(10));
+        await log.appendAsFollower(storedBatch(["a"], 10, 3));
+        await log.appendAsFollower(storedBatch("b c d e f g h i j k".split(" "), 11, 3));
+        await log.deleteRecords(toOffset(15));
+        await log.truncateTo(toOffset(offset));
+        const start = Math.min(offset, 15);
+        expect([log.logStartOffset, log.logEndOffset]).toEqual([start, offset]);
+        if (stop === "clean") expect(await log.close()).toBe(true);
+        if (stop === "power cut") fixture.powerCut();
+        else fixture.kill();
+        log = await fixture.open({ clean: stop === "clean", epoch: "none" });
+        expect([stop, log.logStartOffset, log.logEndOffset, log.damaged]).toEqual([stop, start, start, []]);
+        await log.appendAsFollower(storedBatch(["l"], start, 4));
+        expect(await recordsOf(log)).toEqual([`${start}:l`]);
+      }
+    },
+  );
+
   test("LG-08 below the first segment everything goes", async () => {
     const log = await new LogFixture().open();
     await log.truncateFullyAndStartAt(toOffset(50));
