@@ -311,6 +311,25 @@ describe("beside a pass", () => {
     expect(await left(log, fixture)).toEqual(["0:a=1"]);
   });
 
+  test("an abort ends it, however far a truncation has come that it waits for", async () => {
+    const outcomes = new Set<string>();
+    for (let turns = 0; turns < 60; turns += 1) {
+      const log = await new LogFixture().open();
+      for (const pair of ["a=1", "a=2"]) await write(log, pair);
+      await log.roll();
+      await write(log, "z=1");
+      const cut = log.truncateTo(toOffset(3));
+      for (let turn = 0; turn < turns; turn += 1) await Promise.resolve();
+      const pass = log.compact().then(
+        () => "over",
+        (error: { code: string }) => error.code,
+      );
+      await Promise.all([log.abortCompaction(), cut]);
+      outcomes.add(await pass);
+    }
+    expect([...outcomes]).toEqual(["COMPACTION_ABORTED"]);
+  });
+
   test("others have their turn: no read of it is made on the event loop", async () => {
     const fixture = new LogFixture();
     const log = await fixture.open();

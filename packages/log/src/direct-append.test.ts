@@ -5,7 +5,7 @@ import { describe, expect, test, vi } from "vitest";
 import { GROUP_BYTES_MAX } from "./config.ts";
 import { DIRECT_WRITE_BYTES_MAX } from "./direct-io.ts";
 import { OWN_WRITE_BYTES_MIN } from "./log-appends.ts";
-import { batchOf, LogFixture, recordsOf, storedBatch } from "./log.fixture.ts";
+import { batchOf, DIRECTORY, LogFixture, recordsOf, storedBatch } from "./log.fixture.ts";
 import { ProducerState } from "./producer-state.ts";
 
 const FIRST_LOG = "00000000000000000000.log";
@@ -72,6 +72,30 @@ describe("an append that finds nothing queued", () => {
       expect(await recordsOf(log)).toEqual(["0:a", "1:b", "2:c", "3:d"]);
     }
   });
+
+  test.each(["clean", "kill"] as const)(
+    "leaves nothing behind a segment's end where it came in part and then belongs into the next segment: %s",
+    async (stop) => {
+      const fixture = new LogFixture({ flush: "none", segmentMs: 1000 });
+      const log = await fixture.open();
+      const first = batchOf(["a"], { timestamp: -1 });
+      await log.append(first, LOCAL);
+      fixture.disk.limits.shortTransferOneIn = 1;
+      const answer = log.append(batchOf(["b"], { timestamp: -1 }), LOCAL);
+      fixture.disk.limits.shortTransferOneIn = 0;
+      fixture.environment.clock.jumpWall(1001);
+      const bytes = fixture.disk.image().files().get(`/${DIRECTORY}/${FIRST_LOG}`)?.length ?? 0;
+      expect([bytes > first.length, log.logEndOffset]).toEqual([true, 1]);
+      await answer;
+      expect(log.segments.map(({ baseOffset }) => baseOffset)).toEqual([0, 1]);
+      expect(await fixture.readFile(FIRST_LOG)).toHaveLength(first.length);
+      await log.flush();
+      if (stop === "clean") await log.close();
+      fixture.kill();
+      const again = await fixture.open({ clean: stop === "clean" });
+      expect([again.damaged, await recordsOf(again)]).toEqual([[], ["0:a", "1:b"]]);
+    },
+  );
 
   test("goes behind what was called before it: tasks, and appends that wait for a judgement", async () => {
     const log = await new LogFixture({ flush: "none" }).open();

@@ -262,6 +262,7 @@ export class LocalLog {
   async roll(firstOffset: Offset, producers: ProducerState): Promise<void> {
     const sealed = this.active;
     const isAlways = this.#config.flush === "always";
+    await sealed.cutLooseEnd();
     sealed.indexes.noteEnd();
     if (isAlways) {
       await this.#syncActive();
@@ -473,6 +474,7 @@ export class LocalLog {
 
   /** Flushes all, the active segment's indexes, the producers and both offsets too: a clean open needs no scan then. @throws FileError */
   async seal(producers: ProducerState): Promise<void> {
+    await this.active.cutLooseEnd();
     await this.flush();
     this.active.indexes.noteEnd();
     await this.active.persistIndexes();

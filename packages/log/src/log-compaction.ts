@@ -28,6 +28,8 @@ export class LogCompaction {
   readonly #core: LogCore;
   readonly #truncation: LogTruncation;
   #running: Promise<CompactionResult> | undefined;
+  /** Counts the calls of `abort`. */
+  #aborts = 0;
 
   constructor(core: LogCore, truncation: LogTruncation) {
     this.#core = core;
@@ -69,20 +71,21 @@ export class LogCompaction {
   async abort(): Promise<void> {
     const running = this.#running;
     if (running === undefined) return;
-    this.#core.cuts += 1;
+    this.#aborts += 1;
     await running.catch(() => undefined);
   }
 
   async #compact(options: CompactOptions): Promise<CompactionResult> {
+    const aborts = this.#aborts;
     // What a cut under way takes is no source.
     while (this.#core.truncation !== undefined) await this.#core.truncation;
-    const { refusal } = this.#core;
-    if (refusal !== undefined) throw refusal;
     const cuts = this.#core.cuts;
     const checkAborted = (): void => {
       if (this.#core.refusal !== undefined) throw this.#core.refusal;
-      if (this.#core.cuts !== cuts) throw new LogError({ code: "COMPACTION_ABORTED", directory: this.#core.directory });
+      if (this.#core.cuts !== cuts || this.#aborts !== aborts)
+        throw new LogError({ code: "COMPACTION_ABORTED", directory: this.#core.directory });
     };
+    checkAborted();
     const { firstDirtyOffset, firstUncleanableOffset } = await this.range(options);
     checkAborted();
     const { segments } = this.#core.local;

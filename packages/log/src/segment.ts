@@ -97,6 +97,8 @@ export class LogSegment {
   #endOffsetMax = Number.MAX_SAFE_INTEGER;
   readonly #recent = new RecentBatches();
   readonly #pendingSync = new PendingSync();
+  /** A part of a write may lie behind the end of the segment. */
+  #hasLooseEnd = false;
   /** When the segment was begun, or opened. */
   #createdMs: number;
   #file: FileHandle | undefined;
@@ -364,11 +366,20 @@ export class LogSegment {
    */
   writeNow(bytes: Uint8Array): boolean {
     const file = this.#file ?? fail("the active segment is open", { path: this.path });
+    let count: number | undefined;
     try {
-      return this.io.writeNow(file, bytes, this.sizeBytes) === bytes.length;
+      count = this.io.writeNow(file, bytes, this.sizeBytes);
     } finally {
       this.isDirty = true;
     }
+    if (count === bytes.length) return true;
+    this.#hasLooseEnd = true;
+    return false;
+  }
+
+  /** Before nothing more is written here: takes away what of a write is in the file that was then made elsewhere, or not at all. @throws FileError */
+  async cutLooseEnd(): Promise<void> {
+    if (this.#hasLooseEnd) await this.cutBack(false);
   }
 
   /** Takes the batch that begins at the segment's end into size and indexes. */
@@ -491,6 +502,7 @@ export class LogSegment {
   async cutBack(durably: boolean): Promise<void> {
     const file = this.#file ?? fail("the active segment is open", { path: this.path });
     await file.truncate(this.sizeBytes);
+    this.#hasLooseEnd = false;
     this.isDirty = true;
     if (durably) await file.sync();
   }

@@ -183,7 +183,7 @@ export function configOf(topic: string, base: TopicConfig, options: TopicOptions
     CONFIG_OPTIONS.filter((name) => options[name] !== undefined).map((name) => [name, options[name]]),
   ) as Partial<TopicConfig>;
   // A level belongs to its codec.
-  const isSameCodec = options.compression === undefined && options.compressionType === undefined;
+  const isSameCodec = appendCodecOf({ ...base, ...given }) === appendCodecOf(base);
   const compressionLevel = options.compressionLevel ?? (isSameCodec ? base.compressionLevel : undefined);
   const config = { ...base, ...given, compressionLevel };
   asInvalidConfig(topic, () => checkCompressionLevel(appendCodecOf(config), compressionLevel));

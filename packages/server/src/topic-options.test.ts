@@ -124,14 +124,20 @@ describe("compressionType", () => {
   test("keeps its level until another codec is set", async () => {
     const levels = [];
     for (const options of [
-      { compressionType: "gzip", compressionLevel: 9 },
+      { compression: "gzip", compressionLevel: 9 },
       {},
+      { compressionType: "gzip" },
+      { compressionType: "gzip", compression: "lz4" },
+      { compressionType: "producer", compression: "gzip" },
       { compressionType: "zstd" },
+      { compressionType: "gzip", compressionLevel: 2 },
+      { compressionType: "producer" },
+      { compression: "lz4" },
     ] as const) {
       await using log = await Tidemark.open({ directory });
       levels.push((await log.topic("t", options)).config.compressionLevel);
     }
-    expect(levels).toEqual([9, 9, undefined]);
+    expect(levels).toEqual([9, 9, 9, 9, 9, undefined, 2, 2, undefined]);
   });
 });
 
