@@ -34,7 +34,7 @@ export function demand(condition: boolean, invariant: string, message: () => str
 }
 
 /** The segment files of a partition directory. @throws Violation unless they are whole batches, CRC-valid, in order, without overlap */
-function readSegments(files: ReadonlyMap<string, Uint8Array>, directory: string): SegmentOnDisk[] {
+export function readSegments(files: ReadonlyMap<string, Uint8Array>, directory: string): SegmentOnDisk[] {
   const segments: SegmentOnDisk[] = [];
   for (const [path, bytes] of [...files].sort(([a], [b]) => (a < b ? -1 : 1))) {
     if (!path.startsWith(`${directory}/`) || !path.endsWith(".log")) continue;

@@ -11,7 +11,7 @@ import {
   SimulatedWorkerPool,
 } from "@tidemark/simulator";
 import { Machine, PartitionRun } from "./partition-run.ts";
-import { demand } from "./recovered-log.ts";
+import { demand, readOpenedLog, readSegments } from "./recovered-log.ts";
 import type { Obligation } from "./history.ts";
 import type { LogModel, TransactionEnd } from "./log-model.ts";
 
@@ -111,6 +111,36 @@ export class ScriptRun extends PartitionRun {
     for (const wasClean of [true, false]) await this.#checkDamage(disk, wasClean, `without ${name}`);
   }
 
+  /** What an open would make of the disk of the closed log with this file of two batches cut: empty, between them, and one byte short. */
+  async checkCutOf(name: string): Promise<void> {
+    const path = `${DIRECTORY}/${name}`;
+    const { length } = this.disk.image().files().get(path) ?? fail("the file is there", { name });
+    for (const sizeBytes of [0, length / 2, length - 1]) {
+      const disk = SimulatedDisk.fromImage(this.disk.image());
+      const file = await disk.open(path, "write");
+      await file.truncate(sizeBytes);
+      await file.sync();
+      await file.close();
+      for (const wasClean of [true, false]) await this.#checkDamage(disk, wasClean, `with ${name} cut to ${sizeBytes}`);
+    }
+  }
+
+  /** An open of the closed log without one of these files, which can be made anew, finds the log as it was. */
+  async checkRemakeOf(suffix: ".txnindex" | ".index"): Promise<void> {
+    const paths = [...this.disk.image().files().keys()].filter((path) => path.endsWith(suffix));
+    if (paths.length === 0) throw new Error(`there is a ${suffix}`);
+    for (const path of paths)
+      for (const wasClean of [true, false]) {
+        const disk = SimulatedDisk.fromImage(this.disk.image());
+        await disk.unlink(path);
+        await disk.syncDirectory(DIRECTORY);
+        const log = await openLog(disk, this.#config, wasClean);
+        const found = await readOpenedLog(log, disk);
+        demand(found.print === this.model.print, "S8", () => `without ${path} the log is ${found.print}`);
+        await log.close();
+      }
+  }
+
   /** What an open after a kill would make of the disk of the closed log with any bit of this file flipped that the CRC covers: no cut. */
   async checkRotOf(name: string): Promise<void> {
     const path = `${DIRECTORY}/${name}`;
@@ -128,6 +158,36 @@ export class ScriptRun extends PartitionRun {
       await file.close();
       await this.#checkDamage(disk, false, `with byte ${at} of ${name} rotten`);
     }
+  }
+
+  /**
+   * What an open after the kill would make of the disk with any one bit of the files flipped that no CRC covers: offset, length, epoch and magic
+   * of each batch. Nothing of it was synced for sure, so the log may end there; what is kept is the log as it was up to that batch, and offsets
+   * and epochs do not fall behind it.
+   */
+  async checkRotOutsideCrc(): Promise<void> {
+    const image = this.disk.image();
+    for (const { baseOffset: segment, batches } of readSegments(image.files(), DIRECTORY))
+      for (const { positionBytes, baseOffset } of batches)
+        for (let bit = 0; bit < 8 * CRC_COVERS_FROM_BYTES; bit += 1) {
+          const disk = SimulatedDisk.fromImage(image);
+          const file = await disk.open(`${DIRECTORY}/${String(segment).padStart(20, "0")}.log`, "write");
+          const byte = new Uint8Array(1);
+          const at = positionBytes + (bit >> 3);
+          await file.readAt(byte, at);
+          await file.writeAt(
+            byte.map((bits) => bits ^ (1 << (bit & 7))),
+            at,
+          );
+          await file.close();
+          const log = await openLog(disk, this.#config, false);
+          const found = await readOpenedLog(log, disk);
+          const kept = found.batches.filter((batch) => batch.baseOffset < baseOffset);
+          const wanted = this.model.batches.filter((batch) => batch.baseOffset < baseOffset);
+          const what = `with bit ${bit} of batch ${baseOffset} rotten`;
+          demand(kept.length === wanted.length, "S12", () => `${what} there are ${kept.length} batches before it`);
+          await log.close();
+        }
   }
 
   async #checkDamage(disk: SimulatedDisk, wasClean: boolean, what: string): Promise<void> {

@@ -187,6 +187,7 @@ export const SCRIPTS: readonly Script[] = [
     async play(run) {
       await lead(run, 1, 2, 1);
       run.killProcess();
+      await run.checkRotOutsideCrc();
       await run.open();
       await run.becomeLeader(4);
       await run.append(2);
@@ -463,6 +464,8 @@ export const SCRIPTS: readonly Script[] = [
       await run.becomeLeader(4);
       await run.endTransaction(ANNA, "abort");
       await run.append(1);
+      await run.close();
+      await run.checkRemakeOf(".txnindex");
     },
   },
   {
@@ -537,6 +540,7 @@ export const SCRIPTS: readonly Script[] = [
       await lead(run, 1, 1, 1);
       await run.close();
       await run.checkLossOf("00000000000000000002.log");
+      await run.checkCutOf("00000000000000000000.log");
       await run.checkRotOf("00000000000000000002.log");
     },
   },

@@ -373,7 +373,7 @@ export class LogSegment {
       this.isDirty = true;
     }
     if (count === bytes.length) return true;
-    this.#hasLooseEnd = true;
+    if (count !== undefined) this.#hasLooseEnd = true;
     return false;
   }
 

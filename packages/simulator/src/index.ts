@@ -34,5 +34,6 @@ export { DiskImage } from "./volume.ts";
 export { POISON, SimulatedWorkerPool } from "./worker-pool.ts";
 export { MutantApplication } from "./mutants/mutant.ts";
 export type { Mutant, MutantEdit } from "./mutants/mutant.ts";
+export { MEMORY_MUTANTS } from "./mutants/memory-mutants.ts";
 export { mutantOf, MUTANTS } from "./mutants/mutants.ts";
 export { STORAGE_MUTANTS } from "./mutants/storage-mutants.ts";

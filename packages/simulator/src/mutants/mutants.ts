@@ -283,8 +283,8 @@ export const MUTANTS: readonly Mutant[] = [
       },
       {
         file: "packages/log/src/segment.ts",
-        find: `      return this.io.writeNow(file, bytes, this.sizeBytes) === bytes.length;`,
-        replace: `      return this.io.writeNow(file, bytes, this.sizeBytes) !== undefined;`,
+        find: `    if (count === bytes.length) return true;`,
+        replace: `    if (count !== undefined) return true;`,
       },
     ],
   },

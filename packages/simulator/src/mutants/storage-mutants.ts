@@ -8,6 +8,7 @@ const SEGMENT = "packages/log/src/segment.ts";
 const SEGMENT_INDEXES = "packages/log/src/segment-indexes.ts";
 const SEGMENT_WALK = "packages/log/src/segment-walk.ts";
 const SURVEY = "packages/log/src/log-survey.ts";
+const LOG_SEAL = "packages/log/src/log-seal.ts";
 const LOAD_LOG = "packages/log/src/load-log.ts";
 const OFFSET_INDEX = "packages/log/src/offset-index.ts";
 const CLEAN_SHUTDOWN = "packages/log/src/clean-shutdown.ts";
@@ -325,6 +326,28 @@ export const STORAGE_MUTANTS: readonly Mutant[] = [
     ],
   },
   {
+    id: "M18",
+    title: "recovery takes the offset of a batch as it is, which no CRC covers",
+    edits: [
+      {
+        file: SURVEY,
+        find: "    if (header.baseOffset < this.#endOffset) return `offset ${header.baseOffset} after ${this.#endOffset - 1}`;\n",
+        replace: ``,
+      },
+    ],
+  },
+  {
+    id: "M18b",
+    title: "recovery takes the leader epoch of a batch as it is, which no CRC covers",
+    edits: [
+      {
+        file: SURVEY,
+        find: `epoch >= 0 && epoch < this.#lastEpoch)`,
+        replace: `epoch < -2)`,
+      },
+    ],
+  },
+  {
     id: "M38",
     title: "an open forgets what the batches say of their producers",
     edits: [
@@ -366,9 +389,9 @@ export const STORAGE_MUTANTS: readonly Mutant[] = [
         file: LOCAL_LOG,
         find: `    await this.#state.saveStart(offset, this.#recoveryPoint, this.#seal({ logStartOffset: offset }));
     this.#logStartOffset = offset;
-  }`,
+    // Behind`,
         replace: `    this.#logStartOffset = offset;
-  }`,
+    // Behind`,
       },
     ],
   },
@@ -412,6 +435,54 @@ export const STORAGE_MUTANTS: readonly Mutant[] = [
         file: SEGMENT,
         find: "const temporaryPath = `${this.transactionIndexPath}.tmp`;",
         replace: "const temporaryPath = this.transactionIndexPath;",
+      },
+    ],
+  },
+  {
+    id: "P18",
+    title: "the state vouches for a sealed segment whose indexes were not written",
+    edits: [
+      {
+        file: LOCAL_LOG,
+        find: `      if (segment !== active) await segment.persistIndexes();
+`,
+        replace: ``,
+      },
+    ],
+  },
+  {
+    id: "P19",
+    title: "the state vouches for segments without their sizes",
+    edits: [
+      {
+        file: LOG_SEAL,
+        find: `    view.setFloat64(at + 8, sizeBytes);`,
+        replace: `    view.setFloat64(at + 8, Math.min(sizeBytes, 0));`,
+      },
+    ],
+  },
+  {
+    id: "P20",
+    title: "the state vouches for segments without the numbers of their aborted transactions",
+    edits: [
+      {
+        file: LOG_SEAL,
+        find: `    view.setUint32(at + 16, transactionIndex.count);`,
+        replace: `    view.setUint32(at + 16, Math.min(transactionIndex.count, 0));`,
+      },
+    ],
+  },
+  {
+    id: "P21",
+    title: "the recovery point and the seal rise before what they speak of is synced",
+    edits: [
+      {
+        file: LOCAL_LOG,
+        find: `    const { active } = this;
+    for (const segment of this.#segments) {`,
+        replace: `    const { active } = this;
+    await this.#raiseRecoveryPoint(endOffset, active.baseOffset, 0);
+    for (const segment of this.#segments) {`,
       },
     ],
   },
