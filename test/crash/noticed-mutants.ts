@@ -50,7 +50,7 @@ export const NOTICES: readonly Notice[] = [
     id: "P16",
     script: "compaction, and another pass",
     flush: "always",
-    invariant: /^S6:/u,
+    invariant: /^S(?:6|13):/u,
     secondCrashAfterKillOneIn: 6,
   },
   { id: "P17", script: "markers cut off, and written otherwise", flush: "always", invariant: /^S1[08]:/u },

@@ -120,7 +120,7 @@ export async function loadLog(options: LoadOptions): Promise<LoadedLog> {
     segments.push(await LogSegment.create(segmentSettings, logEndOffset));
     await files.syncDirectory(directory);
   }
-  const logStartOffset = toOffset(Math.min(Math.max(knownStart, segments[0]?.baseOffset ?? 0), logEndOffset));
+  const logStartOffset = toOffset(Math.min(Math.max(knownStart, surveyed.beginOffset), logEndOffset));
 
   const isAllDurable = surveyed.isTrusted || config.flush === "always";
   let areNamesChanged = snapshotsDamaged.length > 0;
@@ -154,10 +154,10 @@ export async function loadLog(options: LoadOptions): Promise<LoadedLog> {
     logEndOffset,
   });
   const recoveryPoint = isAllDurable ? logEndOffset : toOffset(Math.min(recoveryPointBefore, logEndOffset));
-  const isStartAboveEnd = knownStart > logStartOffset;
-  if (knownRecoveryPoint === undefined || isStartAboveEnd) {
-    // Durable before the first append. While nothing is known, a lost file would be taken for a border that leaves offsets out. And a
-    // start above the log's end, which a crash leaves in the middle of `truncateFullyAndStartAt`, would hide what is appended.
+  if (knownRecoveryPoint === undefined || state.logStartOffset !== logStartOffset) {
+    // Durable before the first append. While nothing is known, a lost file would be taken for a border that leaves offsets out. And
+    // `truncateFullyAndStartAt` leaves another start in the middle: above the log's end it would hide what is appended, below its first
+    // segment it would speak of a loss once the recovery point is raised.
     await state.saveStart(logStartOffset, damaged.length === 0 ? recoveryPoint : recoveryPointBefore);
   } else if (damaged.length === 0 && recoveryPoint !== knownRecoveryPoint)
     await state.raiseRecoveryPoint(recoveryPoint);
@@ -328,7 +328,7 @@ async function survey(
     segments: found.segments,
     fileBytes: found.fileBytes,
     state: found.state,
-    logStartOffset: found.state.logStartOffset ?? toOffset(0),
+    logStartOffset: found.state.logStartOffset,
     recoveryPoint: knownRecoveryPoint ?? toOffset(0),
     isRecoveryPointKnown: knownRecoveryPoint !== undefined,
     areGapsRecorded: options.areGapsRecorded ?? true,

@@ -38,6 +38,8 @@ export interface Cut {
 
 /** What the files say, before anything in them is changed. */
 export interface LogSurvey {
+  /** Where the first segment begins, or what was lost before it. */
+  readonly beginOffset: Offset;
   readonly logEndOffset: Offset;
   readonly cut: Cut | undefined;
   readonly damaged: readonly DamagedRange[];
@@ -61,8 +63,8 @@ export interface SurveyOptions {
   /** The first segments, which are not looked at. */
   readonly trusted: Trusted;
   readonly state: LogState;
-  /** Batches that lie below it are deleted: the epoch file says nothing of theirs. 0 when unknown. */
-  readonly logStartOffset: Offset;
+  /** Batches that lie below it are deleted: the epoch file says nothing of theirs. `undefined` when unknown. */
+  readonly logStartOffset: Offset | undefined;
   /** 0 when unknown. */
   readonly recoveryPoint: Offset;
   readonly isRecoveryPointKnown: boolean;
@@ -98,6 +100,7 @@ class Survey {
   readonly #seenEpochs: SeenEpoch[] = [];
   readonly #deletedEpochs = new Set<number>();
   readonly #gapsBelieved: { readonly baseOffset: Offset; readonly endOffset: Offset }[] = [];
+  readonly #beginOffset: Offset;
   /** Next offset: the end of what was read so far. */
   #endOffset: number;
   /** End of the last batch: lower than `#endOffset` behind damage, and where offsets are left out. */
@@ -114,9 +117,10 @@ class Survey {
   cut: Cut | undefined;
 
   constructor(options: SurveyOptions) {
-    const { trusted, segments } = options;
+    const { trusted } = options;
     this.#options = options;
-    this.#endOffset = trusted.count > 0 ? trusted.endOffset : (segments[0]?.baseOffset ?? 0);
+    this.#beginOffset = beginOf(options);
+    this.#endOffset = trusted.count > 0 ? trusted.endOffset : this.#beginOffset;
     this.#batchesEndOffset = this.#endOffset;
     this.#indexesRebuilt = trusted.indexesRebuilt;
     this.#lastEpoch = trusted.epochs.at(-1)?.epoch ?? -1;
@@ -194,6 +198,7 @@ class Survey {
       });
     }
     return {
+      beginOffset: this.#beginOffset,
       logEndOffset: toOffset(this.#endOffset),
       cut: this.cut,
       damaged: this.#damaged,
@@ -306,7 +311,7 @@ class Survey {
 
   #noteBatch(header: BatchHeader, marker: EndTransactionMarker | undefined): void {
     const epoch = header.partitionLeaderEpoch;
-    const isDeleted = header.lastOffset < this.#options.logStartOffset;
+    const isDeleted = header.lastOffset < (this.#options.logStartOffset ?? 0);
     if (isDeleted) this.#deletedEpochs.add(epoch);
     if (epoch > this.#lastEpoch && !isDeleted) {
       this.#seenEpochs.push({
@@ -344,6 +349,18 @@ class Survey {
     };
     return true;
   }
+}
+
+/**
+ * Where the log is to begin. A raised start is durable before a segment goes, and a log that is emptied to begin elsewhere has no recovery
+ * point meanwhile: what lies between the start and the first segment, and was durable, is lost, unless it was noted that it was given up.
+ */
+function beginOf(options: SurveyOptions): Offset {
+  const { segments, logStartOffset, recoveryPoint, isRecoveryPointKnown, areGapsRecorded, state, trusted } = options;
+  const first = segments[0]?.baseOffset ?? logStartOffset ?? toOffset(0);
+  if (trusted.count > 0 || !areGapsRecorded || !isRecoveryPointKnown || logStartOffset === undefined) return first;
+  const isNoted = state.endBeforeGap(first) === logStartOffset;
+  return isNoted || logStartOffset >= Math.min(first, recoveryPoint) ? first : logStartOffset;
 }
 
 function isSameTransaction(a: AbortedTransaction, b: AbortedTransaction): boolean {

@@ -449,6 +449,41 @@ describe("damage below the recovery point", () => {
     }
   });
 
+  test.each([0, 3])(
+    "a first segment that is gone below the recovery point is damage from the log start %i on",
+    async (start) => {
+      const { fixture } = await damagedFixture();
+      if (start > 0) {
+        const before = await fixture.open({ clean: true, epoch: "none" });
+        await before.deleteRecords(toOffset(start));
+        await before.close();
+      }
+      await fixture.disk.unlink(`${DIRECTORY}/${FIRST_LOG}`);
+      for (const clean of [true, false]) {
+        const log = await fixture.open({ clean, epoch: "none" });
+        expect(log.damaged).toMatchObject([{ fromOffset: start, toOffset: 10, reason: "missing" }]);
+        expect([log.logStartOffset, log.logEndOffset]).toEqual([start, 25]);
+        await expect(log.read({ fromOffset: toOffset(start), maxBytes: 100 })).rejects.toThrow("CORRUPT_MESSAGE");
+        expect(await recordsOf(log, 10)).toHaveLength(15);
+        expect(await log.close()).toBe(false);
+      }
+    },
+  );
+
+  test("a first segment that is gone above the log start is believed where another program wrote, or nothing is known", async () => {
+    for (const how of ["another program", "state lost"] as const) {
+      const { fixture } = await damagedFixture();
+      await fixture.disk.unlink(`${DIRECTORY}/${FIRST_LOG}`);
+      if (how === "state lost")
+        await fixture.environment.state.commit([{ key: "recovery-point/orders-0", value: undefined }], { sync: true });
+      for (const areGapsRecorded of [how === "state lost", true]) {
+        const log = await fixture.open({ epoch: "none", areGapsRecorded });
+        expect([how, log.damaged, log.logStartOffset, log.logEndOffset]).toEqual([how, [], 10, 25]);
+        fixture.kill();
+      }
+    }
+  });
+
   test("holes in another program's log, or when nothing is known, are believed once and noted", async () => {
     for (const how of ["another program", "state lost"] as const) {
       const { fixture } = await damagedFixture();

@@ -85,8 +85,16 @@ const damages: readonly (readonly [string, (fixture: ManagerFixture) => Promise<
   ["the end of a segment", (f) => cut(f, segmentPath(1), 3 * BATCH_BYTES + 5), [7]],
   ["all of a segment", (f) => overwrite(f, segmentPath(1), 0, Array(PER_SEGMENT * BATCH_BYTES).fill(0)), [4, 5, 6, 7]],
   ["all of the first segment", (f) => cut(f, segmentPath(0), 0), [0, 1, 2, 3]],
+  ["the first segment", (f) => remove(f, segmentPath(0)), [0, 1, 2, 3]],
   ["a segment that is gone", (f) => remove(f, segmentPath(1)), [4, 5, 6, 7]],
   ["the end of the log", (f) => cut(f, segmentPath(3), BATCH_BYTES + 1), [13]],
+  [
+    "all segments",
+    async (f) => {
+      for (let segment = 0; segment < 4; segment += 1) await remove(f, segmentPath(segment));
+    },
+    Array.from({ length: RECORDS }, (_, offset) => offset),
+  ],
   ["the last segment", (f) => remove(f, segmentPath(3)), [12, 13]],
   ["all of the last segment", (f) => overwrite(f, segmentPath(3), 0, Array(2 * BATCH_BYTES).fill(1)), [12, 13]],
   [

@@ -172,7 +172,7 @@ interface PartitionFiles {
   readonly state: LogState;
   readonly isStateOfThese: boolean;
   readonly recoveryPoint: Offset | undefined;
-  readonly logStartOffset: Offset;
+  readonly logStartOffset: Offset | undefined;
 }
 
 async function openFiles(
@@ -194,13 +194,13 @@ async function openFiles(
     state: logState,
     isStateOfThese: offsets.isStateOfThese,
     recoveryPoint: offsets.recoveryPoint(logState, partition),
-    logStartOffset: offsets.logStart(logState, partition) ?? toOffset(0),
+    logStartOffset: offsets.logStart(logState, partition),
   };
 }
 
 async function finishWork({ settings, state, logStartOffset }: PartitionFiles): Promise<void> {
   await finishSwaps(settings, state);
-  await removeLeftovers(settings.files, settings.directory, logStartOffset);
+  await removeLeftovers(settings.files, settings.directory, logStartOffset ?? toOffset(0));
 }
 
 /** Reads every batch. Changes nothing. */
@@ -229,7 +229,7 @@ async function segmentsOf({ settings, logStartOffset }: PartitionFiles): Promise
   const names = await settings.files.list(settings.directory);
   const baseOffsets = names.flatMap((name) => parseSegmentFileName(name, LOG_SUFFIX) ?? []).sort((a, b) => a - b);
   return baseOffsets
-    .filter((_baseOffset, at) => (baseOffsets[at + 1] ?? Number.POSITIVE_INFINITY) > logStartOffset)
+    .filter((_baseOffset, at) => (baseOffsets[at + 1] ?? Number.POSITIVE_INFINITY) > (logStartOffset ?? 0))
     .map((baseOffset) => new LogSegment(settings, baseOffset));
 }
 
@@ -243,8 +243,8 @@ async function giveUp(log: PartitionFiles, damaged: readonly DamagedRange[]): Pr
   // Nobody vouches for files that change.
   await state.saveSeal({ endBaseOffset: 0, print: 0, stop: undefined });
   const segments = await segmentsOf(log);
-  /** Where what is kept ends, before the segment at hand. */
-  let endOffset: Offset | undefined;
+  /** Where what is kept ends, before the segment at hand; before the first one, where the log begins. */
+  let endOffset = log.logStartOffset;
   for (const [at, segment] of segments.entries()) {
     const next = segments[at + 1]?.baseOffset;
     const { baseOffset } = segment;
@@ -266,8 +266,8 @@ async function giveUp(log: PartitionFiles, damaged: readonly DamagedRange[]): Pr
     await putInPlace(log, segment, { ...copy, endBaseOffset: next ?? copy.endOffset });
     endOffset = copy.endOffset;
   }
-  if (recoveryPoint === undefined || endOffset === undefined || endOffset >= recoveryPoint) return;
-  await state.saveGapBefore(recoveryPoint, endOffset);
+  if (recoveryPoint === undefined || (endOffset !== undefined && endOffset >= recoveryPoint)) return;
+  if (endOffset !== undefined) await state.saveGapBefore(recoveryPoint, endOffset);
   const last = await LogSegment.create(settings, recoveryPoint);
   await last.close();
   await files.syncDirectory(directory);

@@ -11,7 +11,7 @@ export function stateOffsetPrefix(name: StateOffsetName): string {
 
 /** @returns `undefined` when nothing is known of the partition, or what is there is no offset */
 export function readStateOffset(
-  state: State,
+  state: Pick<State, "get">,
   name: StateOffsetName,
   topic: string,
   partition: number,

@@ -229,6 +229,15 @@ describe("truncateFullyAndStartAt", () => {
           whole.slice(0, again.logEndOffset),
         );
       else expect([again.logStartOffset, again.logEndOffset]).toEqual([1000, 1000]);
+      const { logStartOffset, logEndOffset } = again;
+      const isClosed = operations % 2 === 0;
+      if (isClosed) await again.close();
+      fixture.kill();
+      for (const clean of [isClosed, false]) {
+        const later = await fixture.open({ clean, epoch: "none" });
+        expect([later.damaged, later.logStartOffset, later.logEndOffset]).toEqual([[], logStartOffset, logEndOffset]);
+        fixture.kill();
+      }
       seen += 1;
     }
     expect(seen).toBeGreaterThan(10);

@@ -1,8 +1,9 @@
 import type { State } from "@tidemark/base";
 import { endBeforeGap } from "./log-state.ts";
+import { readStateOffset } from "./state-values.ts";
 import type { VerifyFindings } from "./verify-report.ts";
 
-/** Two neighbouring segments that leave offsets `[endOffset, baseOffset)` out. */
+/** Two neighbouring segments that leave offsets `[endOffset, baseOffset)` out; or the first one, above the log start. */
 export interface BorderHole {
   /** Of the second one. */
   readonly path: string;
@@ -31,4 +32,20 @@ export function reportHoles(
       findings.add("note", "offsets-missing", path, `${missing} (as after compaction)`, at);
     else findings.add("error", "offsets-missing", path, `${missing}: a segment is missing`, at);
   }
+}
+
+/**
+ * Where a log is to begin, as the open sees it: what lies between the start in the node's state and the first segment, and was durable, is lost.
+ * @param firstBaseOffset where its first segment begins
+ */
+export function beginOffsetOf(
+  state: Pick<State, "get"> | undefined,
+  name: { readonly topic: string; readonly partition: number } | undefined,
+  firstBaseOffset: number,
+): number {
+  if (state === undefined || name === undefined) return firstBaseOffset;
+  const { topic, partition } = name;
+  const start = readStateOffset(state, "log-start", topic, partition) ?? firstBaseOffset;
+  const recoveryPoint = readStateOffset(state, "recovery-point", topic, partition) ?? start;
+  return start < Math.min(firstBaseOffset, recoveryPoint) ? start : firstBaseOffset;
 }

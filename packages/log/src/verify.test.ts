@@ -217,11 +217,13 @@ describe("verification of a directory", () => {
       expect([errors, kindsOf(notes)]).toEqual([[], ["offsets-missing"]]);
     });
 
-    test("a lost segment beside it is an error to who knows the state", async () => {
+    test.each([0, 1])("a lost segment (number %i) beside it is an error to who knows the state", async (at) => {
       const fixture = await compactedDirectory(3);
-      const [, second] = (await verify(fixture)).partitions[0]?.segments ?? [];
-      await fixture.files.unlink(second?.path ?? "");
-      expect(kindsOf((await verifyWithState(fixture)).errors)).toEqual(["offsets-missing"]);
+      const lost = (await verify(fixture)).partitions[0]?.segments[at];
+      await fixture.files.unlink(lost?.path ?? "");
+      const { errors } = await verifyWithState(fixture);
+      expect(kindsOf(errors)).toEqual(["offsets-missing"]);
+      expect(errors[0]?.offset).toBeLessThanOrEqual(lost?.baseOffset ?? -1);
     });
 
     test("the state has no say where another program wrote since", async () => {

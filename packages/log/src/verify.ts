@@ -28,7 +28,7 @@ import {
 import { OFFSET_INDEX_ENTRY_BYTES } from "./offset-index.ts";
 import type { OffsetIndexEntry } from "./offset-index.ts";
 import { parseDirectoryName, readPartitionMetadata } from "./partition-directory.ts";
-import { reportHoles } from "./verify-borders.ts";
+import { beginOffsetOf, reportHoles } from "./verify-borders.ts";
 import type { BorderHole } from "./verify-borders.ts";
 import { VerifyFindings } from "./verify-report.ts";
 import type { PartitionVerification, SegmentVerification, VerifyReport } from "./verify-report.ts";
@@ -202,7 +202,7 @@ async function verifyPartition(
   const baseOffsets = names.flatMap((file) => parseSegmentFileName(file, LOG_SUFFIX) ?? []).sort((a, b) => a - b);
   if (baseOffsets.length === 0) findings.add("error", "segments-missing", directory, "there is no segment");
   const segments: SegmentVerification[] = [];
-  let endOffset: number = baseOffsets[0] ?? 0;
+  let endOffset = beginOffsetOf(context.state, name, baseOffsets[0] ?? 0);
   let lastEpoch = -1;
   const directoryName = directory.slice(directory.lastIndexOf("/") + 1);
   const logStartOffset = context.logStarts.get(directoryName) ?? 0;
