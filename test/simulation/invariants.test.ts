@@ -4,6 +4,7 @@ import { toOffset } from "@tidemark/base";
 import type { Plan } from "@tidemark/simulation";
 import {
   Checker,
+  checkFinalFiles,
   checkFinalLog,
   Cluster,
   ClientHistory,
@@ -16,6 +17,7 @@ import {
   Violation,
 } from "@tidemark/simulation";
 import type { ClusterOptions } from "@tidemark/simulation";
+import { SimulatedRandom } from "@tidemark/simulator";
 import { describe, expect, test } from "vitest";
 
 /** A state that breaks a rule: what is done to a cluster, and what the checker has to say to it. */
@@ -267,8 +269,19 @@ const PROOFS: readonly Proof[] = [
     },
   },
   {
+    says: /^S15: a consumer asked for 4, and was given 2 to 2 first/u,
+    spoil: async (cluster, checker) => {
+      const { bytes } = await logOf(cluster, 1).read({ fromOffset: toOffset(2), maxBytes: 1 });
+      checker.consumed(bytes, 4, 5);
+    },
+  },
+  {
+    says: /^S15: a consumer asked for 4 of 5, and was given nothing/u,
+    spoil: (_cluster, checker) => void checker.consumed(new Uint8Array(0), 4, 5),
+  },
+  {
     says: /^S16: a consumer read 0@-1, which is not committed/u,
-    spoil: (_cluster, checker) => checker.consumed(textBatch(["never sent"])),
+    spoil: (_cluster, checker) => void checker.consumed(textBatch(["never sent"]), 0, 5),
   },
   {
     says: /^S19: broker 3 joins with 5, the epoch began at 100/u,
@@ -393,6 +406,68 @@ describe("so is each rule about the end of a run", () => {
   });
 });
 
+/** What the files and logs of a cluster at rest are found to be. As `PROOFS`. */
+const FILE_PROOFS: readonly Proof[] = [
+  {
+    says: /^S26: broker 2: .*leader-epoch-checkpoint: .*checkpoint-damaged/u,
+    spoil: async (cluster) => {
+      const file = await cluster.node(2).environment.files.open("log/orders-0/leader-epoch-checkpoint", "truncate");
+      await file.writeAt(new TextEncoder().encode("0\n1\n"), 0);
+      await file.close();
+    },
+  },
+  {
+    says: /^S26: broker 3: offset \d is in \d, read is 99/u,
+    spoil: (cluster) => {
+      const log = logOf(cluster, 3);
+      const read = log.read.bind(log);
+      log.read = async (options) => {
+        const result = await read(options);
+        return options.maxBytes === 1 ? { ...result, startOffset: toOffset(99) } : result;
+      };
+    },
+  },
+  {
+    says: /^S26: broker 1: time \d+ begins at \S+, told is \S+/u,
+    spoil: (cluster) => {
+      const log = logOf(cluster, 1);
+      const listOffset = log.listOffset.bind(log);
+      log.listOffset = async (spec) =>
+        listOffset(typeof spec === "string" ? spec : { timestamp: spec.timestamp - 1e9 });
+    },
+  },
+  {
+    says: /^S27: broker 1: producer 77 has undefined, known is epoch 0, last offset 3/u,
+    spoil: (cluster) => {
+      const batch = { lastSequence: 0, lastOffset: 3, offsetDelta: 0, timestamp: 0 };
+      const entry = { producerEpoch: 0, batches: [batch], lastTimestamp: 0, coordinatorEpoch: -1 };
+      tells(logOf(cluster, 1), "producers", new Map([[77, { ...entry, transactionFirstOffset: undefined }]]));
+    },
+  },
+];
+
+describe("so is each rule about the files and logs of brokers at rest", () => {
+  const verdict = (spoil: Proof["spoil"]): Promise<string> =>
+    verdictOn({
+      says: /^/u,
+      spoil: async (cluster, checker) => {
+        await spoil(cluster, checker);
+        await checkFinalFiles(cluster, new SimulatedRandom(1));
+      },
+    });
+
+  test.each(FILE_PROOFS.map(({ says, spoil }) => [says.source, says, spoil] as const))(
+    "%s",
+    async (_name, says, spoil) => {
+      expect(await verdict(spoil)).toMatch(says);
+    },
+  );
+
+  test("without anything spoiled nothing is said", async () => {
+    expect(await verdict(() => undefined)).toBe("nothing was noticed");
+  });
+});
+
 /** Of the end of a run, proven by the tests above. */
 const END_PROOFS = ["S22", "S24", "S1", "S17", "S17"];
 
@@ -409,8 +484,10 @@ test("no rule is without its proof: as many places that throw, by id, as proofs"
     );
     return [...source.matchAll(/new Violation\(\s*"(S\d+)"/gu)].map(([, id = ""]) => id);
   };
-  const proven = PROOFS.map(({ says }) => /S\d+/u.exec(says.source)?.[0] ?? "");
-  expect(count(proven)).toEqual(count(placesIn("checker.ts")));
+  const idsOf = (proofs: readonly Proof[]): readonly string[] =>
+    proofs.map(({ says }) => /S\d+/u.exec(says.source)?.[0] ?? "");
+  expect(count(idsOf(PROOFS))).toEqual(count(placesIn("checker.ts")));
+  expect(count(idsOf(FILE_PROOFS))).toEqual(count(placesIn("final-files.ts")));
   expect(count(END_PROOFS)).toEqual(count([...placesIn("simulate.ts"), ...placesIn("final-log.ts")]));
 });
 

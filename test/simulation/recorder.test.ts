@@ -103,7 +103,7 @@ describe("the pages of docs/histories", () => {
 });
 
 describe("rules in words", () => {
-  const sources = ["checker.ts", "simulate.ts", "final-log.ts", "liveness.ts"]
+  const sources = ["checker.ts", "simulate.ts", "final-files.ts", "final-log.ts", "liveness.ts"]
     .map((name) => readFileSync(`${HERE}../../packages/simulation/src/${name}`, "utf8"))
     .join("\n");
 

@@ -68,7 +68,8 @@ const PRODUCE_US_MAX = 10_000_000;
  * | S12 | with flush `always`, what is acknowledged is on the disks of min.insync.replicas |
  * | S13 | a start finds what a killed process had written, and what a lost machine had synced |
  * | S14 | once a write or sync of a segment has failed the log takes nothing in, and its broker neither leads nor follows |
- * | S15, S16 | a consumer reads what is committed |
+ * | S15 | a consumer reads from where it asks |
+ * | S16 | what it reads is committed |
  * | S19 | who joins the ISR has reached the start of the leader's epoch |
  * | S22 | what waits has a bound: a broker's questions, a leader's appends; nobody gives up |
  * | S23 | the leader is in the ISR; partition epochs grow one by one |
@@ -80,6 +81,8 @@ export class Checker {
   readonly #seen: Seen[];
   readonly #chains = new Map<string, number>();
   readonly #leaders = new Map<number, number>();
+  /** The last epoch in which the controller had this broker lead alone. */
+  readonly #aloneEpochs = new Map<number, number>();
   #decided: PartitionState | undefined;
   #knowsProduces = false;
   /** Looks that found something new. */
@@ -177,8 +180,11 @@ export class Checker {
       throw new Violation("S12", `acknowledged at ${baseOffset} with ${copies.length} durable copies`);
   }
 
-  /** A consumer was given these bytes. @returns where they end, if a whole batch is in them */
-  consumed(bytes: Uint8Array): number | undefined {
+  /**
+   * A consumer that asked from an offset on was given these bytes, and the high watermark.
+   * @returns where to go on
+   */
+  consumed(bytes: Uint8Array, fromOffset: number, highWatermark: number): number {
     let endOffset: number | undefined;
     for (let at = 0; at < bytes.length;) {
       const scan = scanBatch(bytes, at);
@@ -190,10 +196,17 @@ export class Checker {
           "S16",
           `a consumer read ${baseOffset}@${partitionLeaderEpoch}, which is not committed (but ${committed?.baseOffset}@${committed?.epoch} of ${this.committed.endOffset})`,
         );
+      if (endOffset === undefined && !(baseOffset <= fromOffset && fromOffset <= lastOffset))
+        throw new Violation(
+          "S15",
+          `a consumer asked for ${fromOffset}, and was given ${baseOffset} to ${lastOffset} first`,
+        );
       at += scan.header.sizeInBytes;
       endOffset = lastOffset + 1;
     }
-    return endOffset;
+    if (endOffset === undefined && fromOffset < highWatermark)
+      throw new Violation("S15", `a consumer asked for ${fromOffset} of ${highWatermark}, and was given nothing`);
+    return endOffset ?? Math.max(0, highWatermark);
   }
 
   /** A produce request has reached a broker. Whoever tells of one tells of all, and none waits longer than `PRODUCE_US_MAX`. */
@@ -368,6 +381,7 @@ export class Checker {
     // What it committed in the event that ended its leadership counts.
     if (seen.leading !== undefined && seen.leading !== leaderState) this.#checkLeader(seen, seen.leading);
     if (leaderState !== undefined) this.#checkLeader(seen, leaderState);
+    else if (this.#hasLedAlone(seen)) this.#commit(seen, highWatermark);
     seen.role = roleOf(partition);
     seen.leading = leaderState;
     seen.leaderEpoch = leaderEpoch;
@@ -386,10 +400,25 @@ export class Checker {
       throw new Violation("S6", `${nameOf(seen)}: high watermark fell to ${leader.highWatermark}`);
     if (isSameLeadership ? leader.highWatermark > seen.highWatermark : leader.highWatermark > this.committed.endOffset)
       this.#checkAdvance(seen, leader);
+    this.#commit(seen, leader.highWatermark);
+  }
+
+  #commit(seen: Seen, endOffset: number): void {
     for (const batch of seen.view.from(this.committed.endOffset)) {
-      if (batch.baseOffset < this.committed.endOffset || batch.lastOffset >= leader.highWatermark) break;
+      if (batch.baseOffset < this.committed.endOffset || batch.lastOffset >= endOffset) break;
       this.committed.batches.push(batch);
     }
+  }
+
+  /**
+   * Since the last look, and not any more: decisions may arrive together, and a leadership begin and end in one event. Alone in the ISR,
+   * where that is enough, it commits all that it has as it begins.
+   */
+  #hasLedAlone(seen: Seen): boolean {
+    const { brokerId, partition } = seen.node;
+    const epoch = this.#aloneEpochs.get(brokerId) ?? -1;
+    const isEnough = (this.#cluster.options.minInsyncReplicas ?? 2) <= 1;
+    return isEnough && seen.leaderEpoch < epoch && epoch <= (partition?.leaderEpoch ?? -1);
   }
 
   #checkAdvance(seen: Seen, leader: NonNullable<Partition["leaderState"]>): void {
@@ -443,6 +472,8 @@ export class Checker {
     const decided = this.#cluster.decided;
     if (decided === undefined) return;
     this.#decided = decided;
+    if (decided.isr.length === 1 && decided.leader === decided.isr[0])
+      this.#aloneEpochs.set(decided.leader, decided.leaderEpoch);
     for (const seen of this.#seen) {
       // The controller has found it out. Before, a leader may still be taking in the replica that it was.
       if (this.#isRegistered(seen.node) && !decided.isr.includes(seen.node.brokerId)) seen.lostTail = false;

@@ -219,6 +219,7 @@ export class Producer {
 /** Between two rounds of all brokers. */
 const READ_PAUSE_MS = 400;
 const QUIET_READ_PAUSE_MS = 10_000;
+const SEEK_ONE_IN = 3;
 
 /** What a consumer asks for at a time: less than a batch, some batches, all there is. */
 const READ_BYTES = [100, 1000, 1 << 16] as const;
@@ -254,8 +255,17 @@ export class Consumer {
     this.#isStopped = true;
   }
 
+  /** Now and then once more from anywhere in what was read before: old segments, and the middle of batches. */
   async #read(brokerId: number): Promise<void> {
-    const fromOffset = this.#positions.get(brokerId) ?? 0;
+    const position = this.#positions.get(brokerId) ?? 0;
+    if (position > 0 && this.#random.below("seek", SEEK_ONE_IN) === 0)
+      await this.#readFrom(brokerId, this.#random.below("seek.offset", position));
+    const endOffset = await this.#readFrom(brokerId, position);
+    if (endOffset !== undefined) this.#positions.set(brokerId, endOffset);
+  }
+
+  /** @returns where to go on, if it was answered */
+  async #readFrom(brokerId: number, fromOffset: number): Promise<number | undefined> {
     const maxBytes = READ_BYTES[this.#random.below("bytes", READ_BYTES.length)] ?? 1 << 16;
     const op = this.#history.begin({ type: "poll", client: "consumer", fromOffset, isAssigned: true });
     const answer = await fetchCommitted(this.#cluster, brokerId, {
@@ -264,10 +274,13 @@ export class Consumer {
       maxWaitMs: 0,
       maxBytes,
     });
-    if (answer === undefined) return this.#history.end({ type: "refused", op });
+    if (answer === undefined) {
+      this.#history.end({ type: "refused", op });
+      return undefined;
+    }
     this.reads += 1;
-    const endOffset = this.#checker.consumed(answer.bytes) ?? Math.max(0, answer.highWatermark);
+    const endOffset = this.#checker.consumed(answer.bytes, fromOffset, answer.highWatermark);
     this.#history.end({ type: "polled", op, records: recordsIn(answer.bytes, fromOffset) });
-    this.#positions.set(brokerId, endOffset);
+    return endOffset;
   }
 }

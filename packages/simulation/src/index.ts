@@ -2,6 +2,7 @@ export { Checker, Violation } from "./checker.ts";
 export { CONTROLLER_ID, Cluster, NAME, Node, recordsOf, textBatch } from "./cluster.ts";
 export type { ClusterOptions, Loss } from "./cluster.ts";
 export { ClientHistory } from "./client-history.ts";
+export { checkFinalFiles } from "./final-files.ts";
 export { checkFinalLog } from "./final-log.ts";
 export { ExcusedStall, Liveness } from "./liveness.ts";
 export { FAULT_TYPES, planOf } from "./plan.ts";

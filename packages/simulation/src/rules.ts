@@ -108,6 +108,14 @@ export const RULES: ReadonlyMap<string, Rule> = new Map([
     },
   ],
   [
+    "S15",
+    {
+      rule: "consumers read from where they ask",
+      meaning:
+        "The first batch of an answer is the one that holds the offset which was asked for; below the HW there always is one.",
+    },
+  ],
+  [
     "S16",
     {
       rule: "consumers read only what is committed",
@@ -157,6 +165,22 @@ export const RULES: ReadonlyMap<string, Rule> = new Map([
       rule: "a leader never takes a follower to be further than it is",
       meaning:
         "The HW is computed from what followers have. A leader that believes in records which a follower lacks commits too early.",
+    },
+  ],
+  [
+    "S26",
+    {
+      rule: "at rest, files and look-ups are right",
+      meaning:
+        "When everything has come to rest, the files of each broker are what `tidemark verify` calls sound, and each offset and each time is found where it is.",
+    },
+  ],
+  [
+    "S27",
+    {
+      rule: "a log knows its producers as its batches tell",
+      meaning:
+        "A log that forgot a producer's last batch would take it a second time; one that remembers a batch that it does not have would refuse what comes next.",
     },
   ],
   ["L1", { rule: "the core gets a leader that it knows", meaning: FROZEN }],

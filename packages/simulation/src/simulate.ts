@@ -1,11 +1,12 @@
 import { decodeUtf8 } from "@tidemark/base";
-import { startMessageSwarm } from "@tidemark/simulator";
+import { SimulatedRandom, startMessageSwarm } from "@tidemark/simulator";
 import type { DiskFault } from "@tidemark/simulator";
 import { Checker, Violation } from "./checker.ts";
 import { Consumer, Producer } from "./client.ts";
 import { ClientHistory } from "./client-history.ts";
 import { Cluster, CONTROLLER_ID, NAME, recordsOf } from "./cluster.ts";
 import type { Node } from "./cluster.ts";
+import { checkFinalFiles } from "./final-files.ts";
 import { checkFinalLog } from "./final-log.ts";
 import { ExcusedStall, Liveness } from "./liveness.ts";
 import type { Fault, Plan } from "./plan.ts";
@@ -543,6 +544,7 @@ class Run {
       throw new Violation("S22", `broker ${unexpected.brokerId} gave up: ${unexpected.reason}`);
     const { log } = cluster.node(cluster.leader() ?? 1);
     checkFinalLog(log === undefined ? [] : await recordsOf(log), this.producers);
+    await checkFinalFiles(cluster, new SimulatedRandom(this.#plan.cluster.seed * 41));
   }
 
   /** Reads everything as a client does, and has all that clients saw judged. */
