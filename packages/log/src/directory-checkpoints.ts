@@ -47,6 +47,9 @@ const PRINTS_KEY = "log-directory/checkpoint-prints";
 const DIRECTORY_ID_KEY = "log-directory/directory-id";
 export const PRODUCER_ID_KEY = "producer-id";
 
+/** There from when the files win until all partitions were opened: what another program left out of their logs is noted then. */
+const TAKEOVER_KEY = "log-directory/takeover";
+
 const ABSENT_PRINT = "absent";
 
 /** What a clean stop notes of all logs of a directory. */
@@ -102,7 +105,12 @@ export class DirectoryCheckpoints {
     state: State,
     directory: string,
     directoryId: string,
-  ): Promise<{ readonly checkpoints: DirectoryCheckpoints; readonly report: CheckpointReport }> {
+  ): Promise<{
+    readonly checkpoints: DirectoryCheckpoints;
+    readonly report: CheckpointReport;
+    /** Whether `State` speaks of logs that another program wrote, and does not know yet where they rightly leave offsets out. */
+    readonly isTakingOver: boolean;
+  }> {
     // A process that died in the middle of a replacement may have left it to the page cache only. Now that its print becomes the one
     // that is accepted, the file before it must not come back.
     await files.syncDirectory(directory);
@@ -122,6 +130,10 @@ export class DirectoryCheckpoints {
           { key: DIRECTORY_ID_KEY, value: encodeUtf8(directoryId) },
           // Another program hands out producer ids too: ours begin elsewhere.
           { key: PRODUCER_ID_KEY, value: undefined },
+          // A new directory has no logs.
+          ...([...contents.values()].some(({ bytes }) => bytes !== undefined)
+            ? [{ key: TAKEOVER_KEY, value: new Uint8Array(0) }]
+            : []),
           { key: PRINTS_KEY, value: encodePrints(prints) },
         ],
         { sync: true },
@@ -131,7 +143,13 @@ export class DirectoryCheckpoints {
       if ((contents.get(name)?.entries.length ?? 0) > 0 || contents.get(name)?.problem !== undefined)
         await checkpoints.#replace(name, encodeOffsetCheckpoint([]));
     }
-    return { checkpoints, report: { source: isOurs && areAsLeft ? "state" : "files", problems } };
+    const report = { source: isOurs && areAsLeft ? "state" : "files", problems } as const;
+    return { checkpoints, report, isTakingOver: report.source === "files" || isTakingOver(state) };
+  }
+
+  /** All partitions were opened. A crash before it is known again costs nothing but belief in holes that are noted already. @throws FileError */
+  async finishTakeover(): Promise<void> {
+    if (isTakingOver(this.#state)) await this.#state.commit([{ key: TAKEOVER_KEY, value: undefined }], { sync: false });
   }
 
   /** Writes the starts of the logs while they run: the recovery point file stays empty meanwhile. @throws FileError */
@@ -161,6 +179,11 @@ export class DirectoryCheckpoints {
   async #commitPrints(sync: boolean): Promise<void> {
     await this.#state.commit([{ key: PRINTS_KEY, value: encodePrints(this.#prints) }], { sync });
   }
+}
+
+/** Whether a takeover of the directory was begun and not every partition opened since. */
+export function isTakingOver(state: Pick<State, "get">): boolean {
+  return state.get(TAKEOVER_KEY) !== undefined;
 }
 
 /** Whether the checkpoint files are as this `State` last knew them: no other program ran here since. Changes nothing. @throws FileError */

@@ -1,5 +1,7 @@
 import { toOffset } from "@tidemark/base";
-import { expect, test } from "vitest";
+import { enumerateCrashImages, SimulatedDisk, SimulatedEnvironment } from "@tidemark/simulator";
+import type { DiskImage } from "@tidemark/simulator";
+import { describe, expect, test } from "vitest";
 import { segmentFileName } from "./file-names.ts";
 import { batchOf, concat, DIRECTORY, LogFixture, recordsOf, storedBatch } from "./log.fixture.ts";
 import { append, CONFIG, lead, ManagerFixture } from "./log-manager.fixture.ts";
@@ -10,24 +12,77 @@ import type { PartitionLog } from "./partition-log.ts";
 const BATCH_BYTES = batchOf(["x"]).length;
 const VALUES = ["a", "b", "c", "d"];
 
-test("BR-006 a segment whose offsets lie too far apart for an index is not split: it ends there, or is damaged where that was durable", async () => {
-  const far = 3_000_000_000;
-  const [near, beyond] = [storedBatch(["near"], 0, 0), storedBatch(["beyond"], far, 0)];
-  const openWith = async (recoveryPoint: number): Promise<PartitionLog> => {
+describe("BR-006 a segment whose offsets lie too far apart for an index", () => {
+  const FAR = 3_000_000_000;
+  const NAMES = ["a", "b", "far", "later", "farther", "last"];
+  const OFFSETS = [0, 1, FAR, FAR + 5, 2 * FAR, 2 * FAR + 1];
+  const RECORDS = OFFSETS.map((offset, at) => `${offset}:${NAMES[at]}`);
+
+  /** The directory as another program, or ours, may have left it. */
+  async function directory(recoveryPoint: number): Promise<LogFixture> {
     const fixture = new LogFixture();
     await (await fixture.open({ epoch: "none" })).close();
     fixture.kill();
-    await fixture.writeFile(segmentFileName(toOffset(0), ".log"), concat(near, beyond));
-    await fixture.environment.state.commit([{ key: "recovery-point/orders-0", value: int64(recoveryPoint) }], {
-      sync: true,
-    });
-    return fixture.open({ epoch: "none" });
-  };
-  const cut = await openWith(0);
-  expect([cut.logEndOffset, cut.recovery.cut?.positionBytes, cut.damaged]).toEqual([1, near.length, []]);
-  const damaged = await openWith(far + 1);
-  expect(damaged.damaged).toMatchObject([{ fromOffset: 1, toOffset: far + 1, fromBytes: near.length }]);
-  expect(damaged.refusal).toMatchObject({ code: "KAFKA_STORAGE_ERROR" });
+    const batches = OFFSETS.map((offset, at) => storedBatch([NAMES[at] ?? ""], offset, 0));
+    await fixture.writeFile(segmentFileName(toOffset(0), ".log"), concat(...batches));
+    const point = { key: "recovery-point/orders-0", value: int64(recoveryPoint) };
+    await fixture.environment.state.commit([point], { sync: true });
+    return fixture;
+  }
+
+  const layoutOf = (log: PartitionLog): number[] => log.segments.map(({ baseOffset }) => baseOffset);
+
+  test.each([0, 2 * FAR + 2])("is cut up where another program wrote it, recovery point %i", async (recoveryPoint) => {
+    const fixture = await directory(recoveryPoint);
+    for (const [opens, areGapsRecorded] of [false, true, true].entries()) {
+      const log = await fixture.open({ epoch: "none", areGapsRecorded, clean: opens === 2 });
+      expect(layoutOf(log)).toEqual([0, FAR, 2 * FAR]);
+      expect([log.damaged, log.recovery.cut, await recordsOf(log)]).toEqual([[], undefined, RECORDS]);
+      expect(log.recovery.segmentsSplit).toEqual(opens === 0 ? [segmentFileName(toOffset(0), ".log")] : []);
+      await log.close();
+      fixture.kill();
+    }
+  });
+
+  test("a crash at any moment, and any loss of what was not synced, leaves the one layout or the other, and every record", async () => {
+    const fixture = await directory(2 * FAR + 2);
+    const from = fixture.disk.operationCount;
+    await fixture.open({ epoch: "none", areGapsRecorded: false });
+    const images = new Map<string, DiskImage>();
+    for (const point of [...fixture.disk.crashPoints()].slice(from))
+      for (const rule of ["ordered-prefix", "per-file-prefix", "any-subset", "missing-directory-entry"] as const)
+        for (const image of enumerateCrashImages(point, rule, { outcomesMax: 12 })) images.set(image.digest, image);
+    expect(images.size).toBeGreaterThan(60);
+    const layouts = new Set<string>();
+    for (const image of images.values()) {
+      const environment = new SimulatedEnvironment({ seed: 1 }, SimulatedDisk.fromImage(image));
+      const names = await environment.files.list(DIRECTORY);
+      layouts.add(names.filter((name) => /^[0-9]+[.]log/u.test(name)).join(" "));
+      const after = new LogFixture({}, environment);
+      const log = await after.open({ epoch: "none", areGapsRecorded: false });
+      expect([layoutOf(log), log.damaged, await recordsOf(log)]).toEqual([[0, FAR, 2 * FAR], [], RECORDS]);
+    }
+    // The segment, its parts, some of them renamed, and all of them in place.
+    expect(layouts.size).toBeGreaterThan(6);
+  });
+
+  test("keeps what is no batch in its last part, to be judged as in any segment", async () => {
+    const fixture = await directory(0);
+    const path = segmentFileName(toOffset(0), ".log");
+    const bytes = await fixture.readFile(path);
+    await fixture.writeFile(path, bytes.subarray(0, bytes.length - 1));
+    const log = await fixture.open({ epoch: "none", areGapsRecorded: false });
+    expect([layoutOf(log), log.damaged, log.recovery.cut?.offset]).toEqual([[0, FAR, 2 * FAR], [], 2 * FAR + 1]);
+    expect(await recordsOf(log)).toEqual(RECORDS.slice(0, -1));
+  });
+
+  test("is none of ours: no CRC covers an offset, and it ends there, or is damaged where that was durable", async () => {
+    const cut = await (await directory(0)).open({ epoch: "none" });
+    expect([cut.logEndOffset, cut.damaged, await recordsOf(cut)]).toEqual([2, [], RECORDS.slice(0, 2)]);
+    const damaged = await (await directory(2 * FAR + 2)).open({ epoch: "none" });
+    expect(damaged.damaged[0]).toMatchObject({ fromOffset: 2 });
+    expect(damaged.refusal).toMatchObject({ code: "KAFKA_STORAGE_ERROR" });
+  });
 });
 
 test("BR-017 an index whose last entry is that of the segment's first offset is no damage", async () => {

@@ -55,10 +55,17 @@ export async function finishSwaps(settings: SegmentSettings, state: LogState): P
     const announced = context.state.announcedSwap(baseOffset);
     if (announced !== undefined) await context.state.noteSwap(announced);
   }
-  // The log file last: as long as it is a `.swap` all of this can be done again.
-  for (const { name } of [...swaps.filter(({ kind }) => kind !== LOG_SUFFIX), ...logs])
-    await files.rename(joinPath(directory, name), joinPath(directory, name.slice(0, -SWAP_SUFFIX.length)));
-  await files.syncDirectory(directory);
+  const putInPlace = async ({ name }: SegmentFile): Promise<void> =>
+    files.rename(joinPath(directory, name), joinPath(directory, name.slice(0, -SWAP_SUFFIX.length)));
+  const sideFiles = swaps.filter(({ kind }) => kind !== LOG_SUFFIX);
+  for (const file of sideFiles) await putInPlace(file);
+  if (sideFiles.length > 0 && logs.length === 0) await files.syncDirectory(directory);
+  // The log file last: as long as it is a `.swap` all of this can be done again. Of several the first one first, each durably: what is in place
+  // must not lie behind one that is not.
+  for (const file of logs) {
+    await putInPlace(file);
+    await files.syncDirectory(directory);
+  }
   for (const { baseOffset } of logs) await context.state.forgetSwap(baseOffset);
   return logs.map(({ name }) => name);
 }

@@ -24,6 +24,7 @@ import type { ProducerState } from "./producer-state.ts";
 import type { DamagedRange, RecoveryReport } from "./recovery-report.ts";
 import { LogSegment, removeIfPresent } from "./segment.ts";
 import type { SegmentSettings } from "./segment.ts";
+import { splitOverflowing } from "./split-overflow.ts";
 
 /** Segment files looked at at a time, for their sizes. */
 const SIZES_AT_A_TIME = 8;
@@ -80,7 +81,13 @@ export async function loadLog(options: LoadOptions): Promise<LoadedLog> {
   const knownStart = state.logStartOffset ?? toOffset(0);
   const segmentSettings = settingsOf(options);
   const swapsFinished = await finishSwaps(segmentSettings, state);
-  const { names, leftoversRemoved } = await removeLeftovers(files, directory, knownStart);
+  const { names: namesFound, leftoversRemoved } = await removeLeftovers(files, directory, knownStart);
+  // Only another program may have written what needs that.
+  const segmentsSplit =
+    options.areGapsRecorded === false
+      ? await splitOverflowing(segmentSettings, state, segmentBaseOffsets(namesFound))
+      : [];
+  const names = segmentsSplit.length === 0 ? namesFound : [...(await files.list(directory))].sort();
   const baseOffsets = segmentBaseOffsets(names);
 
   const snapshots = new ProducerSnapshots(files, directory, names);
@@ -192,6 +199,7 @@ export async function loadLog(options: LoadOptions): Promise<LoadedLog> {
       segmentsCopied,
       leftoversRemoved,
       swapsFinished,
+      segmentsSplit,
       logEndOffset,
     },
   };

@@ -157,6 +157,39 @@ describe("checkpoint files and State", () => {
     expect(manager.partition("orders", 0)?.recovery.recoveryPoint).toBe(2);
   });
 
+  test("a crash at any moment of the takeover: what the other program left out of its logs is believed, not taken for a loss", async () => {
+    const fixture = new ManagerFixture();
+    const manager = await fixture.open();
+    const topics = ["orders", "other"];
+    for (const topic of topics) {
+      await manager.createTopic(topic, 1, CONFIG);
+      const log = await lead(manager, topic);
+      for (const value of ["a", "b", "c"]) {
+        await append(log, value);
+        await log.roll();
+      }
+    }
+    await manager.close();
+    for (const topic of topics) await fixture.files.unlink(`${DATA}/${topic}-0/00000000000000000001.log`);
+    await fixture.write(RECOVERY_POINTS, "0\n2\nother 0 3\norders 0 3\n");
+    const before = fixture.files.operationCount;
+    await fixture.open();
+    let opens = 0;
+    for (const point of [...fixture.files.crashPoints()].slice(before)) {
+      opens += 1;
+      const next = ManagerFixture.atProcessCrash(point);
+      for (let again = 0; again < 2; again += 1) {
+        const opened = await next.open();
+        for (const topic of topics) {
+          const log = opened.partition(topic, 0);
+          expect([opens, log?.damaged, log?.logEndOffset]).toEqual([opens, [], 3]);
+        }
+        next.kill();
+      }
+    }
+    expect(opens).toBeGreaterThan(20);
+  });
+
   test("a partition that the other program's file leaves out is scanned from its start", async () => {
     const fixture = await closedDirectory();
     await fixture.files.unlink(`${DATA}/${MARKER}`);

@@ -485,7 +485,8 @@ async function load(options: LogManagerOptions, lock: FileLock | undefined): Pro
   const state = await options.openState();
   const logs = new Map<string, PartitionLog>();
   try {
-    const { checkpoints, report } = await DirectoryCheckpoints.open(files, state, path, metaProperties.directoryId);
+    const opened = await DirectoryCheckpoints.open(files, state, path, metaProperties.directoryId);
+    const { checkpoints, report, isTakingOver } = opened;
     const loaded = await loadTopics(environment, state, listing, { defaults: options.defaults, source: report.source });
     const known = new Set(loaded.partitions.map(partitionDirectoryName));
     const stale = [...knownPartitionNames(state)].filter((name) => !known.has(name) && !loaded.missing.has(name));
@@ -499,7 +500,7 @@ async function load(options: LogManagerOptions, lock: FileLock | undefined): Pro
     const strangers = new Set(report.source === "state" ? loaded.rebuilt : []);
     await forEachConcurrently(loaded.partitions, PARTITIONS_LOADING_MAX, async (partition) => {
       const isStranger = strangers.has(partition.topic);
-      const isOurs = report.source === "state" && !isStranger;
+      const isOurs = !isTakingOver && !isStranger;
       const log = await openPartition(
         environment,
         state,
@@ -510,6 +511,7 @@ async function load(options: LogManagerOptions, lock: FileLock | undefined): Pro
       );
       logs.set(partitionDirectoryName(partition), log);
     });
+    await checkpoints.finishTakeover();
     const managerReport: LogManagerReport = {
       wasCleanShutdown,
       cleanShutdownBrokerEpoch: marker?.brokerEpoch ?? NO_BROKER_EPOCH,

@@ -62,5 +62,7 @@ export interface RecoveryReport {
   readonly leftoversRemoved: readonly string[];
   /** Names of segments of a compaction that a crash had left before they were in place. */
   readonly swapsFinished: readonly string[];
+  /** Names of segments of another program's whose offsets or bytes lay too far apart for an index: they were cut up. */
+  readonly segmentsSplit: readonly string[];
   readonly logEndOffset: Offset;
 }

@@ -245,4 +245,28 @@ describe("repair", () => {
     expect(manager.report.checkpoints.source).toBe("state");
     expect(await offsetsOf(await lead(manager, "orders"))).toEqual(without(1));
   });
+
+  test("leaves what another program left out of other logs to be believed by the next open", async () => {
+    const fixture = await filled();
+    const manager = await fixture.open();
+    await manager.createTopic("sparse", 1, { ...CONFIG, segmentBytes: PER_SEGMENT * BATCH_BYTES });
+    const sparse = await lead(manager, "sparse");
+    for (let record = 0; record < RECORDS; record += 1) await append(sparse, `v${String(record).padStart(2, "0")}`);
+    await manager.close();
+    await fixture.files.unlink(segmentPath(1).replace("orders-0", "sparse-0"));
+    await overwrite(fixture, segmentPath(0), BATCH_BYTES + 8, [0x7f]);
+    await fixture.write("recovery-point-offset-checkpoint", `0\n2\nsparse 0 ${RECORDS}\norders 0 ${RECORDS}\n`);
+    expect(lostIn(await repair(fixture, true))).toEqual(["1..1"]);
+    expect(lostIn(await repair(fixture, false))).toEqual([]);
+    for (let opens = 0; opens < 2; opens += 1) {
+      const opened = await fixture.open();
+      const log = opened.partition("sparse", 0);
+      expect([log?.damaged, log?.logEndOffset, log && (await offsetsOf(log))]).toEqual([
+        [],
+        RECORDS,
+        without(4, 5, 6, 7),
+      ]);
+      await opened.close();
+    }
+  });
 });

@@ -1,8 +1,8 @@
-import { fail, FileError, joinPath, readFileIfPresent, toOffset, writeFully } from "@tidemark/base";
+import { fail, joinPath, readFileIfPresent, toOffset } from "@tidemark/base";
 import type { Environment, FileSystem, Offset, State } from "@tidemark/base";
 import { takeCleanShutdownMarker, readCleanShutdownMarker } from "./clean-shutdown.ts";
 import { DEFAULT_LOG_CONFIG } from "./config.ts";
-import { DirectoryCheckpoints, isAsStateLeftIt } from "./directory-checkpoints.ts";
+import { DirectoryCheckpoints, isAsStateLeftIt, isTakingOver } from "./directory-checkpoints.ts";
 import { LogError } from "./error.ts";
 import { CLEANED_SUFFIX, LOG_SUFFIX, parseSegmentFileName, segmentFileName, SWAP_SUFFIX } from "./file-names.ts";
 import { finishSwaps } from "./finish-swaps.ts";
@@ -18,11 +18,9 @@ import { ProducerReplay } from "./producer-replay.ts";
 import type { DamagedRange } from "./recovery-report.ts";
 import { LogSegment, removeIfPresent } from "./segment.ts";
 import type { SegmentSettings } from "./segment.ts";
+import { copyRanges } from "./segment-copy.ts";
 import { listLogDirectory } from "./topic-loading.ts";
 import type { PartitionDirectory } from "./topic-loading.ts";
-
-/** Copied at a time. */
-const COPY_BYTES = 1024 ** 2;
 
 export interface RepairOptions {
   readonly environment: Pick<Environment, "files" | "clock" | "random">;
@@ -145,7 +143,7 @@ async function takeDirectory({ environment: { files, random }, directory, state 
 
 /** What is known of partitions by their names: from the state, or from the files where another program wrote them since. */
 interface KnownOffsets {
-  readonly isStateOfThese: boolean;
+  readonly areGapsRecorded: boolean;
   readonly recoveryPoint: (log: LogState, partition: PartitionDirectory) => Offset | undefined;
   readonly logStart: (log: LogState, partition: PartitionDirectory) => Offset | undefined;
 }
@@ -153,7 +151,7 @@ interface KnownOffsets {
 async function knownOffsets({ environment: { files }, directory, state }: Repair): Promise<KnownOffsets> {
   if (await isAsStateLeftIt(files, state, directory))
     return {
-      isStateOfThese: true,
+      areGapsRecorded: !isTakingOver(state),
       recoveryPoint: (log) => log.recoveryPoint,
       logStart: (log) => log.logStartOffset,
     };
@@ -163,14 +161,14 @@ async function knownOffsets({ environment: { files }, directory, state }: Repair
     ({ entries }: typeof points) =>
     (_log: LogState, { topic, partition }: PartitionDirectory): Offset | undefined =>
       entries.find((entry) => entry.topic === topic && entry.partition === partition)?.offset;
-  return { isStateOfThese: false, recoveryPoint: find(points), logStart: find(starts) };
+  return { areGapsRecorded: false, recoveryPoint: find(points), logStart: find(starts) };
 }
 
 /** The files of a partition. */
 interface PartitionFiles {
   readonly settings: SegmentSettings;
   readonly state: LogState;
-  readonly isStateOfThese: boolean;
+  readonly areGapsRecorded: boolean;
   readonly recoveryPoint: Offset | undefined;
   readonly logStartOffset: Offset | undefined;
 }
@@ -192,7 +190,7 @@ async function openFiles(
       drawRollMs: () => Number.MAX_SAFE_INTEGER,
     },
     state: logState,
-    isStateOfThese: offsets.isStateOfThese,
+    areGapsRecorded: offsets.areGapsRecorded,
     recoveryPoint: offsets.recoveryPoint(logState, partition),
     logStartOffset: offsets.logStart(logState, partition),
   };
@@ -216,7 +214,7 @@ async function surveyPartition(log: PartitionFiles): Promise<LogSurvey> {
     logStartOffset: log.logStartOffset,
     recoveryPoint: log.recoveryPoint ?? toOffset(0),
     isRecoveryPointKnown: log.recoveryPoint !== undefined,
-    areGapsRecorded: log.isStateOfThese,
+    areGapsRecorded: log.areGapsRecorded,
     isTrusted: false,
     checksAll: true,
     indexIntervalBytes: log.settings.indexIntervalBytes,
@@ -292,27 +290,11 @@ async function copyWithout(
   const { files, directory } = settings;
   const sizeBytes = await segment.use((file) => file.size());
   const path = joinPath(directory, segmentFileName(segment.baseOffset, LOG_SUFFIX) + CLEANED_SUFFIX);
-  const copy = await files.open(path, "truncate");
-  let writtenBytes = 0;
-  try {
-    await segment.use(async (file) => {
-      let atBytes = 0;
-      for (const { fromBytes, toBytes } of [...ranges, { fromBytes: sizeBytes, toBytes: sizeBytes }]) {
-        while (atBytes < fromBytes) {
-          const chunk = new Uint8Array(Math.min(COPY_BYTES, fromBytes - atBytes));
-          const count = await segment.io.read(file, chunk, atBytes);
-          if (count < chunk.length) throw new FileError("EIO", "read", segment.path);
-          await writeFully(copy, chunk, writtenBytes);
-          atBytes += chunk.length;
-          writtenBytes += chunk.length;
-        }
-        atBytes = toBytes;
-      }
-    });
-    await copy.sync();
-  } finally {
-    await copy.close();
-  }
+  const kept = [...ranges, { fromBytes: sizeBytes, toBytes: sizeBytes }].map(({ fromBytes }, at) => ({
+    fromBytes: ranges[at - 1]?.toBytes ?? 0,
+    toBytes: fromBytes,
+  }));
+  await copyRanges(files, segment, kept, path);
   await files.syncDirectory(directory);
   const cleaned = new LogSegment({ ...settings, nameSuffix: CLEANED_SUFFIX }, segment.baseOffset);
   const endOffset = await endOf(cleaned);

@@ -8,7 +8,7 @@ import {
 } from "@tidemark/epoch-cache";
 import type { EpochEntry } from "@tidemark/epoch-cache";
 import { readCleanShutdownMarker } from "./clean-shutdown.ts";
-import { isAsStateLeftIt } from "./directory-checkpoints.ts";
+import { isAsStateLeftIt, isTakingOver } from "./directory-checkpoints.ts";
 import { LogError } from "./error.ts";
 import {
   LOG_SUFFIX,
@@ -83,7 +83,8 @@ export async function verifyDirectory(options: VerifyOptions): Promise<VerifyRep
   const wasCleanShutdown = isInUse !== true && (await readCleanShutdownMarker(files, home)) !== undefined;
   const starts = await readOffsetCheckpoint(files, joinPath(home, LOG_START_CHECKPOINT));
   const cleaned = await readOffsetCheckpoint(files, joinPath(home, CLEANER_CHECKPOINT));
-  const isStateOfThese = options.state !== undefined && (await isAsStateLeftIt(files, options.state, home));
+  const { state } = options;
+  const isStateOfThese = state !== undefined && !isTakingOver(state) && (await isAsStateLeftIt(files, state, home));
   const figures = { segments: 0, batches: 0, records: 0, bytes: 0, indexEntries: 0 };
   const context: VerifyContext = {
     files,
@@ -92,7 +93,7 @@ export async function verifyDirectory(options: VerifyOptions): Promise<VerifyRep
     mayBeTorn: !wasCleanShutdown,
     logStarts: new Map(starts.entries.map(({ topic, partition, offset }) => [`${topic}-${partition}`, offset])),
     compacted: new Set(cleaned.entries.map(({ topic, partition }) => `${topic}-${partition}`)),
-    state: isStateOfThese ? options.state : undefined,
+    state: isStateOfThese ? state : undefined,
     onSegment: (segment) => {
       figures.segments += 1;
       figures.batches += segment.batches;
