@@ -1,7 +1,8 @@
 // Which script of the crash suite or which seed notices which mutant: `node --import tsx --conditions=tidemark-source test/simulation/hunt.ts [SEEDS] [ID…]`.
 // Stops at the first seed that fails; exit 1 when a mutant was not noticed.
-import { MEMORY_MUTANTS, MUTANTS } from "@tidemark/simulator";
+import { MEMORY_MUTANTS, MUTANTS, REPAIR_MUTANTS } from "@tidemark/simulator";
 import { huntStorageMutants } from "../crash/noticed-mutants.ts";
+import { noticeRepairMutant } from "../crash/noticed-repair-mutants.ts";
 import { withMutant } from "./mutated.ts";
 import { noticeMemoryMutant } from "./noticed-memory-mutants.ts";
 import type { SeedReport } from "@tidemark/simulation";
@@ -14,6 +15,13 @@ for (const mutant of MEMORY_MUTANTS.filter(({ id }) => ids.length === 0 || ids.i
   if (said === undefined) missed += 1;
   console.log(
     `${mutant.id} ${said === undefined ? "ALIVE after its probe" : `killed by its probe: ${said}`} (${mutant.title})`,
+  );
+}
+for (const mutant of REPAIR_MUTANTS.filter(({ id }) => ids.length === 0 || ids.includes(id))) {
+  const said = await noticeRepairMutant(mutant);
+  if (said === undefined) missed += 1;
+  console.log(
+    `${mutant.id} ${said === undefined ? "ALIVE" : "killed"} by crashes of a repair: ${said} (${mutant.title})`,
   );
 }
 for (const mutant of MUTANTS.filter(({ id }) => ids.length === 0 || ids.includes(id))) {

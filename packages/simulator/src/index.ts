@@ -36,4 +36,5 @@ export { MutantApplication } from "./mutants/mutant.ts";
 export type { Mutant, MutantEdit } from "./mutants/mutant.ts";
 export { MEMORY_MUTANTS } from "./mutants/memory-mutants.ts";
 export { mutantOf, MUTANTS } from "./mutants/mutants.ts";
+export { REPAIR_MUTANTS } from "./mutants/repair-mutants.ts";
 export { STORAGE_MUTANTS } from "./mutants/storage-mutants.ts";
