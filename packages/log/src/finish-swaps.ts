@@ -9,8 +9,9 @@ import {
   SWAP_SUFFIX,
 } from "./file-names.ts";
 import type { LogState } from "./log-state.ts";
-import { LogSegment, removeIfPresent } from "./segment.ts";
+import { LogSegment } from "./segment.ts";
 import type { SegmentSettings } from "./segment.ts";
+import { removeIfPresent } from "./segment-files.ts";
 import { walkSegment } from "./segment-walk.ts";
 
 interface SwapContext {

@@ -22,9 +22,10 @@ import { ProducerSnapshots } from "./producer-snapshots.ts";
 import type { LoadedSnapshot, SnapshotFinding } from "./producer-snapshots.ts";
 import type { ProducerState } from "./producer-state.ts";
 import type { DamagedRange, RecoveryReport } from "./recovery-report.ts";
-import { LogSegment, removeIfPresent } from "./segment.ts";
+import { LogSegment } from "./segment.ts";
 import type { SegmentSettings } from "./segment.ts";
 import { splitOverflowing } from "./split-overflow.ts";
+import { removeIfPresent } from "./segment-files.ts";
 
 /** Segment files looked at at a time, for their sizes. */
 const SIZES_AT_A_TIME = 8;

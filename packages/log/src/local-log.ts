@@ -1,8 +1,8 @@
 import { fail, InvariantError, toOffset } from "@tidemark/base";
 import type { FileSystem, Offset } from "@tidemark/base";
 import type { EpochEntry } from "@tidemark/epoch-cache";
-import { endTransactionMarkerOf } from "@tidemark/wire";
-import { SEALED_FILES_OPEN_MAX, UNFLUSHED_BYTES_MAX } from "./config.ts";
+import { batchesBefore, endOfBatches } from "./batches-before.ts";
+import { UNFLUSHED_BYTES_MAX } from "./config.ts";
 import type { LogConfig } from "./config.ts";
 import { DelayedRemovals } from "./delayed-removals.ts";
 import { SWAP_SUFFIX } from "./file-names.ts";
@@ -15,13 +15,12 @@ import type { LogSeal } from "./log-seal.ts";
 import type { LogState } from "./log-state.ts";
 import { PendingSync } from "./pending-sync.ts";
 import type { ProducerSnapshots } from "./producer-snapshots.ts";
-import { ProducerReplay } from "./producer-replay.ts";
 import type { ProducerState } from "./producer-state.ts";
+import { RecentlyRead } from "./recently-read.ts";
 import type { DamagedRange } from "./recovery-report.ts";
 import { LogSegment } from "./segment.ts";
 import type { SegmentSettings } from "./segment.ts";
 import type { IndexedBatch } from "./segment-indexes.ts";
-import { walkSegment } from "./segment-walk.ts";
 import type { AbortedTransaction } from "./transaction-index.ts";
 
 /** A batch that was written: what indexes and log end need of it. */
@@ -75,8 +74,7 @@ export class LocalLog {
   #backgroundFlush: Promise<void> | undefined;
   /** Made when it is needed, as below: most logs delete and read nothing. */
   #removals: DelayedRemovals | undefined;
-  /** Segments whose file may be open for readers, least recently read first. */
-  #recentlyRead: Set<LogSegment> | undefined;
+  #recentlyRead: RecentlyRead | undefined;
 
   constructor(
     options: LocalLogOptions,
@@ -180,9 +178,7 @@ export class LocalLog {
   readNow(options: ReadOptions): ReadResult | undefined {
     const segment = this.#segments[floorSegment(this.#segments, options.fromOffset)];
     if (segment !== undefined && segment !== this.active) {
-      // As `#noteRead`, of one whose file is kept open already.
-      if (this.#recentlyRead?.delete(segment) !== true) return undefined;
-      this.#recentlyRead.add(segment);
+      if (this.#recentlyRead?.noteAgain(segment) !== true) return undefined;
     }
     return readLogNow(this.view, options);
   }
@@ -314,7 +310,9 @@ export class LocalLog {
     const kept = this.#segments.slice(0, keptCount);
     const last = kept.at(-1) ?? fail("a segment holds the offset", { offset });
     const positionBytes = (await last.positionOf(offset)) ?? last.sizeBytes;
-    const rest = await this.#batchesBefore(kept, positionBytes, offset);
+    const rest = await batchesBefore({ segments: kept, positionBytes, offset }, this.#snapshots, (segment) =>
+      this.#noteRead(segment),
+    );
     const recoveryPoint = toOffset(Math.min(this.#recoveryPoint, rest.endOffset));
     const logStartOffset = toOffset(Math.min(this.#logStartOffset, offset));
     this.#sealedBelow = Math.min(this.#sealedBelow, last.baseOffset);
@@ -412,7 +410,7 @@ export class LocalLog {
     if (!(this.active.baseOffset <= this.#logEndOffset && this.firstBaseOffset <= this.#logStartOffset))
       fail("a log keeps the segment of its start", { directory: this.#directory });
     for (const segment of doomed) {
-      this.#recentlyRead?.delete(segment);
+      this.#recentlyRead?.forget(segment);
       await segment.renameForRemoval();
       this.#snapshots.forget(segment.baseOffset);
       this.#removals ??= new DelayedRemovals(this.#segmentSettings.clock);
@@ -432,7 +430,7 @@ export class LocalLog {
     if (at < 0 || next === undefined || sources.some((source, index) => this.#segments[at + index] !== source))
       fail("sources of a swap are sealed neighbours", { at, count: sources.length });
     const { baseOffset } = cleaned;
-    const announced = { baseOffset, endBaseOffset: next.baseOffset, endOffset: await this.#endOf(cleaned) };
+    const announced = { baseOffset, endBaseOffset: next.baseOffset, endOffset: await endOfBatches(cleaned) };
     const sealedBelow = this.#sealedBelow;
     this.#sealedBelow = Math.min(sealedBelow, baseOffset);
     await this.#state.announceSwap(announced, this.#seal());
@@ -440,7 +438,7 @@ export class LocalLog {
     await this.#files.syncDirectory(this.#directory);
     for (const source of [...sources].reverse()) {
       if (source.baseOffset === baseOffset) {
-        this.#recentlyRead?.delete(source);
+        this.#recentlyRead?.forget(source);
         await source.makeWay();
       } else await this.#removeSegment(source);
     }
@@ -451,25 +449,6 @@ export class LocalLog {
     this.#segments = [...this.#segments.slice(0, at), segment, ...this.#segments.slice(at + sources.length)];
     this.#sealedBelow = sealedBelow;
     await this.#state.forgetSwap(baseOffset, this.#seal());
-  }
-
-  /** Where the batches of a segment end; its base offset when there is none. */
-  async #endOf(segment: LogSegment): Promise<Offset> {
-    let endOffset = segment.baseOffset;
-    await segment.use((file) =>
-      walkSegment({
-        io: segment.io,
-        file,
-        fromBytes: segment.index.lastEntry?.positionBytes ?? 0,
-        toBytes: segment.sizeBytes,
-        verifyCrc: false,
-        onBatch: (header) => {
-          endOffset = toOffset(header.lastOffset + 1);
-          return undefined;
-        },
-      }),
-    );
-    return endOffset;
   }
 
   /** Flushes all, the active segment's indexes, the producers and both offsets too: a clean open needs no scan then. @throws FileError */
@@ -578,66 +557,15 @@ export class LocalLog {
     this.#recoveryPoint = offset;
   }
 
-  /** Keeps a bounded number of sealed files open. */
-  async #noteRead(segment: LogSegment | undefined): Promise<void> {
-    if (segment === undefined || segment === this.active) return;
-    this.#recentlyRead ??= new Set();
-    const recentlyRead = this.#recentlyRead;
-    recentlyRead.delete(segment);
-    recentlyRead.add(segment);
-    segment.keepOpen();
-    for (const oldest of recentlyRead) {
-      if (recentlyRead.size <= SEALED_FILES_OPEN_MAX) return;
-      recentlyRead.delete(oldest);
-      if (oldest !== this.active) await oldest.release();
-    }
+  #noteRead(segment: LogSegment | undefined): Promise<void> | undefined {
+    if (segment === undefined || segment === this.active) return undefined;
+    this.#recentlyRead ??= new RecentlyRead();
+    return this.#recentlyRead.note(segment, this.active);
   }
 
   async #removeSegment(segment: LogSegment): Promise<void> {
-    this.#recentlyRead?.delete(segment);
+    this.#recentlyRead?.forget(segment);
     await segment.remove();
     this.#snapshots.forget(segment.baseOffset);
-  }
-
-  /**
-   * Where the batches of `segments` end if the last segment is cut at `positionBytes`, and what their producers are then.
-   *
-   * Reads headers from the newest snapshot at or below the cut on, and of one segment more, for the batches that it does not name.
-   */
-  async #batchesBefore(
-    segments: readonly LogSegment[],
-    positionBytes: number,
-    offset: Offset,
-  ): Promise<{ endOffset: Offset; producers: ProducerState }> {
-    const replay = new ProducerReplay(await this.#snapshots.load(offset));
-    const firstBaseOffset = segments[0]?.baseOffset ?? fail("a log has a segment");
-    const walked: { endOffset?: Offset } = {};
-    let from = Math.max(floorSegment(segments, replay.startOffset) - 1, 0);
-    const walk = async (segment: LogSegment, doesReplay: boolean): Promise<void> => {
-      const toBytes = segment === segments.at(-1) ? positionBytes : segment.sizeBytes;
-      await segment.use((file) =>
-        walkSegment({
-          io: segment.io,
-          file,
-          fromBytes: 0,
-          toBytes,
-          verifyCrc: false,
-          readsControlBatches: true,
-          onBatch: (header, _positionBytes, bytes) => {
-            if (doesReplay) replay.batch(header, endTransactionMarkerOf(bytes, header));
-            walked.endOffset = toOffset(header.lastOffset + 1);
-            return undefined;
-          },
-        }),
-      );
-      await this.#noteRead(segment);
-    };
-    for (const segment of segments.slice(from)) await walk(segment, true);
-    // Nothing but empty segments, so far.
-    while (walked.endOffset === undefined && from > 0) {
-      from -= 1;
-      await walk(segments[from] ?? fail("the segment is there", { from }), false);
-    }
-    return { endOffset: walked.endOffset ?? firstBaseOffset, producers: replay.finish() };
   }
 }

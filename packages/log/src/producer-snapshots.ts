@@ -3,7 +3,7 @@ import type { FileSystem, Offset } from "@tidemark/base";
 import { parseSegmentFileName, PRODUCER_SNAPSHOT_SUFFIX, segmentFileName } from "./file-names.ts";
 import { decodeProducerSnapshot, encodeProducerSnapshot } from "./producer-snapshot.ts";
 import type { ProducerState } from "./producer-state.ts";
-import { removeIfPresent } from "./segment.ts";
+import { removeIfPresent } from "./segment-files.ts";
 
 /** A file that is no snapshot; it was removed, and its state is read from an older one or from the log. */
 export interface SnapshotFinding {

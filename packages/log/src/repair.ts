@@ -16,9 +16,10 @@ import { decodeMetaProperties, META_PROPERTIES_FILE, openMetaProperties } from "
 import { LOG_START_CHECKPOINT, readOffsetCheckpoint, RECOVERY_POINT_CHECKPOINT } from "./offset-checkpoint.ts";
 import { ProducerReplay } from "./producer-replay.ts";
 import type { DamagedRange } from "./recovery-report.ts";
-import { LogSegment, removeIfPresent } from "./segment.ts";
+import { LogSegment } from "./segment.ts";
 import type { SegmentSettings } from "./segment.ts";
 import { copyRanges } from "./segment-copy.ts";
+import { removeIfPresent } from "./segment-files.ts";
 import { listLogDirectory } from "./topic-loading.ts";
 import type { PartitionDirectory } from "./topic-loading.ts";
 

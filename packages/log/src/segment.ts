@@ -1,15 +1,12 @@
-import { fail, FileError, joinPath, readFileIfPresent, toOffset, writeFully } from "@tidemark/base";
+import { fail, joinPath, readFileIfPresent, toOffset, writeFully } from "@tidemark/base";
 import type { Clock, FileHandle, FileSystem, Offset } from "@tidemark/base";
 import { readBatchHeader, RECORD_BATCH_OVERHEAD } from "@tidemark/wire";
 import type { BatchHeader } from "@tidemark/wire";
 import { DirectIo } from "./direct-io.ts";
 import {
-  DELETED_SUFFIX,
-  LOG_SUFFIX,
   OFFSET_INDEX_SUFFIX,
   PRODUCER_SNAPSHOT_SUFFIX,
   segmentFileName,
-  SIDE_FILE_SUFFIXES,
   TIME_INDEX_SUFFIX,
   TRANSACTION_INDEX_SUFFIX,
 } from "./file-names.ts";
@@ -20,6 +17,8 @@ import { PendingSync } from "./pending-sync.ts";
 import { RecentBatches } from "./recent-batches.ts";
 import { refuseDamage } from "./recovery-report.ts";
 import type { DamagedRange } from "./recovery-report.ts";
+import { copyRanges } from "./segment-copy.ts";
+import { removeIfPresent, SegmentFiles } from "./segment-files.ts";
 import { SegmentIndexes } from "./segment-indexes.ts";
 import type { IndexedBatch } from "./segment-indexes.ts";
 import { findNextBatch, walkSegment } from "./segment-walk.ts";
@@ -84,8 +83,8 @@ export class LogSegment {
   transactionIndex: TransactionIndex;
   /** Parts of the file that are no batches, in order: found by the open, or met later. Reads go around them. */
   damaged: readonly DamagedRange[] = [];
-  #path: string;
   readonly #files: FileSystem;
+  readonly #segmentFiles: SegmentFiles;
   readonly #clock: Clock;
   readonly #rollMs: number;
   readonly #settings: SegmentSettings;
@@ -101,16 +100,8 @@ export class LogSegment {
   #hasLooseEnd = false;
   /** When the segment was begun, or opened. */
   #createdMs: number;
-  #file: FileHandle | undefined;
-  #opening: Promise<FileHandle> | undefined;
-  #users = 0;
-  /** Closing what a failed `use` leaves behind. */
-  #leaving: Promise<unknown> | undefined;
-  /** Also while nobody uses it. */
-  #keepsOpen = false;
   /** It is written to, or about to be: entries of the indexes stay in memory. */
   #keepsIndexes = false;
-  #isRemoved = false;
   /** Entries of the transaction index's file, which does not exist when there are none; -1 = unknown, write it whole. */
   #persistedTransactions = 0;
 
@@ -123,7 +114,7 @@ export class LogSegment {
     this.#createdMs = clock.wallMs();
     this.baseOffset = baseOffset;
     this.#nameSuffix = nameSuffix;
-    this.#path = joinPath(directory, segmentFileName(baseOffset, LOG_SUFFIX) + nameSuffix);
+    this.#segmentFiles = new SegmentFiles(files, directory, baseOffset, nameSuffix);
     this.transactionIndexPath = joinPath(directory, segmentFileName(baseOffset, TRANSACTION_INDEX_SUFFIX) + nameSuffix);
     this.transactionIndex = new TransactionIndex(baseOffset);
     this.indexes = new SegmentIndexes(files, directory, baseOffset, indexBytesMax, nameSuffix);
@@ -137,9 +128,8 @@ export class LogSegment {
   static async create(settings: SegmentSettings, baseOffset: Offset): Promise<LogSegment> {
     const segment = new LogSegment(settings, baseOffset);
     try {
-      segment.#keepsOpen = true;
       segment.#keepsIndexes = true;
-      segment.#file = await settings.files.open(segment.path, "truncate");
+      await segment.#segmentFiles.create();
       await segment.indexes.create();
     } catch (error) {
       await segment.close();
@@ -150,7 +140,12 @@ export class LogSegment {
   }
 
   get path(): string {
-    return this.#path;
+    return this.#segmentFiles.path;
+  }
+
+  /** If it is open. */
+  get #file(): FileHandle | undefined {
+    return this.#segmentFiles.handle;
   }
 
   get index(): SegmentIndexes["offsets"] {
@@ -299,50 +294,27 @@ export class LogSegment {
   }
 
   /** Opens the log file for appending. @throws FileError */
-  async openForAppend(): Promise<FileHandle> {
-    this.#keepsOpen = true;
+  openForAppend(): Promise<FileHandle> {
+    this.#segmentFiles.keepOpen();
     this.#keepsIndexes = true;
-    return this.#open();
+    return this.#segmentFiles.open();
   }
 
   /** Runs `read` with the open log file. @throws FileError */
-  async use<Result>(read: (file: FileHandle) => Promise<Result>): Promise<Result> {
-    this.#users += 1;
-    let result: Result;
-    try {
-      result = await read(await this.#open());
-    } catch (error) {
-      // A failed sync is told before the file is closed: meanwhile the partition would go on.
-      this.#leaving = Promise.all([this.#leaving, this.#leave().catch(() => undefined)]);
-      throw error;
-    }
-    await this.#leave();
-    return result;
-  }
-
-  async #leave(): Promise<void> {
-    this.#users -= 1;
-    if (this.#isRemoved || !this.#keepsOpen) await this.#closeIfIdle();
+  use<Result>(read: (file: FileHandle) => Promise<Result>): Promise<Result> {
+    return this.#segmentFiles.use(read);
   }
 
   /** The log file stays open, once somebody has used it, until `release`. */
   keepOpen(): void {
-    this.#keepsOpen = true;
+    this.#segmentFiles.keepOpen();
   }
 
-  /** Of a sealed segment: closes the log file, as soon as nobody uses it, and leaves the indexes to their files. */
-  async release(): Promise<void> {
-    this.#keepsOpen = false;
+  /** Of a sealed segment: closes the log file, as soon as nobody uses it, and leaves the indexes to their files. @throws FileError */
+  release(): Promise<void> {
     this.#keepsIndexes = false;
     this.unloadIndexes();
-    await this.#closeIfIdle();
-  }
-
-  async #closeIfIdle(): Promise<void> {
-    if (this.#users > 0) return;
-    const file = this.#file;
-    this.#file = undefined;
-    await file?.close();
+    return this.#segmentFiles.release();
   }
 
   /**
@@ -464,7 +436,7 @@ export class LogSegment {
    */
   async truncateAt(positionBytes: number, offset: Offset): Promise<void> {
     // What else another program may have left here would point behind the cut.
-    await this.#removeSideFiles([
+    await this.#segmentFiles.removeSideFiles([
       OFFSET_INDEX_SUFFIX,
       TIME_INDEX_SUFFIX,
       TRANSACTION_INDEX_SUFFIX,
@@ -674,61 +646,31 @@ export class LogSegment {
     return this.use((file) => file.modifiedMs());
   }
 
-  /**
-   * Names the files for their removal: the next open takes them away, if `removeRenamed` does not before. Who reads the segment goes on.
-   * The `.log` goes first: what a crash leaves of the others belongs to nothing then.
-   * @throws FileError
-   */
-  async renameForRemoval(): Promise<void> {
-    const path = this.#path;
-    const stem = path.slice(0, -LOG_SUFFIX.length);
-    this.#isRemoved = true;
-    await this.#closeIfIdle();
-    for (const suffix of [LOG_SUFFIX, ...SIDE_FILE_SUFFIXES]) {
-      await renameIfPresent(this.#files, stem + suffix, stem + suffix + DELETED_SUFFIX);
-      if (suffix === LOG_SUFFIX) this.#path = path + DELETED_SUFFIX;
-    }
+  /** As `SegmentFiles.renameForRemoval`. @throws FileError */
+  renameForRemoval(): Promise<void> {
+    return this.#segmentFiles.renameForRemoval();
   }
 
-  /** Removes what `renameForRemoval` named. @throws FileError */
-  async removeRenamed(): Promise<void> {
-    const stem = this.#path.slice(0, -(LOG_SUFFIX + DELETED_SUFFIX).length);
-    for (const suffix of [LOG_SUFFIX, ...SIDE_FILE_SUFFIXES])
-      await removeIfPresent(this.#files, stem + suffix + DELETED_SUFFIX);
+  /** As `SegmentFiles.removeRenamed`. @throws FileError */
+  removeRenamed(): Promise<void> {
+    return this.#segmentFiles.removeRenamed();
   }
 
-  /** Removes the files; the caller syncs the directory. @throws FileError */
-  async remove(): Promise<void> {
-    this.#isRemoved = true;
-    await removeIfPresent(this.#files, this.path);
-    await this.#removeSideFiles();
-    await this.#closeIfIdle();
+  /** As `SegmentFiles.remove`. @throws FileError */
+  remove(): Promise<void> {
+    return this.#segmentFiles.remove();
   }
 
-  /**
-   * Takes the files away that another segment of the same base offset is about to replace; the snapshot of what lies below stays.
-   * The caller syncs the directory. @throws FileError
-   */
-  async makeWay(): Promise<void> {
-    this.#isRemoved = true;
-    await removeIfPresent(this.#files, this.path);
-    await this.#removeSideFiles([PRODUCER_SNAPSHOT_SUFFIX]);
-    await this.#closeIfIdle();
+  /** As `SegmentFiles.makeWay`. @throws FileError */
+  makeWay(): Promise<void> {
+    return this.#segmentFiles.makeWay();
   }
 
-  /**
-   * Gives all files the names that `suffix` says, the log file last: while that one has its old name the others may be found under either.
-   * The caller syncs the directory.
-   * @returns the segment under its new names
-   * @throws FileError
-   */
+  /** As `SegmentFiles.renameTo`. @returns the segment under its new names @throws FileError */
   async renamed(settings: SegmentSettings, suffix: string): Promise<LogSegment> {
     await this.close();
     const renamed = new LogSegment({ ...settings, nameSuffix: suffix }, this.baseOffset);
-    const stem = this.path.slice(0, -(LOG_SUFFIX + this.#nameSuffix).length);
-    for (const kind of [...SIDE_FILE_SUFFIXES, LOG_SUFFIX]) {
-      await renameIfPresent(settings.files, stem + kind + this.#nameSuffix, stem + kind + suffix);
-    }
+    await this.#segmentFiles.renameTo(suffix);
     renamed.sizeBytes = this.sizeBytes;
     renamed.indexes.takeOver(this.indexes);
     renamed.adoptTransactionIndex(this.transactionIndex, true);
@@ -738,32 +680,15 @@ export class LogSegment {
   /** Replaces the log file by a fresh copy of itself that is known to be on the disk. The caller syncs the directory. @throws FileError */
   async copyAfresh(): Promise<void> {
     const copyPath = `${this.path}.tmp`;
-    const copy = await this.#files.open(copyPath, "truncate");
-    try {
-      await this.use(async (file) => {
-        const chunk = new Uint8Array(Math.min(1024 ** 2, this.sizeBytes));
-        for (let at = 0; at < this.sizeBytes; at += chunk.length) {
-          const part = chunk.subarray(0, Math.min(chunk.length, this.sizeBytes - at));
-          const count = await this.io.read(file, part, at);
-          if (count < part.length) throw new FileError("EIO", "read", this.path);
-          await writeFully(copy, part, at);
-        }
-      });
-      await copy.sync();
-    } finally {
-      await copy.close();
-    }
+    await copyRanges(this.#files, this, [{ fromBytes: 0, toBytes: this.sizeBytes }], copyPath);
     await this.#files.rename(copyPath, this.path);
-    await this.#closeIfIdle();
+    await this.#segmentFiles.closeIfIdle();
     this.isDirty = false;
   }
 
   /** Idempotent; does not sync. */
-  async close(): Promise<void> {
-    const file = this.#file;
-    this.#file = undefined;
-    await this.#leaving;
-    await file?.close();
+  close(): Promise<void> {
+    return this.#segmentFiles.close();
   }
 
   #unreadable(end: WalkEnd): LogError {
@@ -778,22 +703,6 @@ export class LogSegment {
       toOffset: undefined,
       reason,
     });
-  }
-
-  async #open(): Promise<FileHandle> {
-    if (this.#file !== undefined) return this.#file;
-    this.#opening ??= this.#files.open(this.path, "write").finally(() => {
-      this.#opening = undefined;
-    });
-    const file = await this.#opening;
-    this.#file ??= file;
-    return this.#file;
-  }
-
-  async #removeSideFiles(except: readonly string[] = []): Promise<void> {
-    const stem = this.path.slice(0, -(LOG_SUFFIX + this.#nameSuffix).length);
-    for (const suffix of SIDE_FILE_SUFFIXES)
-      if (!except.includes(suffix)) await removeIfPresent(this.#files, stem + suffix + this.#nameSuffix);
   }
 }
 
@@ -812,21 +721,4 @@ function afterDamage(positionBytes: number, skip: readonly DamagedRange[]): numb
   let position = positionBytes;
   for (const range of skip) if (position >= range.fromBytes && position < range.toBytes) position = range.toBytes;
   return position;
-}
-
-/** @throws FileError other than ENOENT */
-export async function removeIfPresent(files: FileSystem, path: string): Promise<void> {
-  try {
-    await files.unlink(path);
-  } catch (error) {
-    if (!(error instanceof FileError && error.code === "ENOENT")) throw error;
-  }
-}
-
-async function renameIfPresent(files: FileSystem, from: string, to: string): Promise<void> {
-  try {
-    await files.rename(from, to);
-  } catch (error) {
-    if (!(error instanceof FileError && error.code === "ENOENT")) throw error;
-  }
 }
