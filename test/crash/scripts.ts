@@ -408,6 +408,7 @@ export const SCRIPTS: readonly Script[] = [
   },
   {
     name: "delete-records behind a cut inside the first batch",
+    flush: "always",
     config: WIDE,
     async play(run) {
       await lead(run, 4);
