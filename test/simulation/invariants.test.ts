@@ -631,8 +631,8 @@ describe("the demands of liveness", () => {
 
 test("the canary: a run that must fail does, with the rule's name, or no run could", async () => {
   // The first producer's batches are acknowledged by all.
-  const producers = planOf(2).producers.slice(0, 1);
-  const { failure } = await simulate(2, { ...planOf(2), producers, faults: [], durationMs: 3000 }, (cluster) => {
+  const producers = planOf(3).producers.slice(0, 1);
+  const { failure } = await simulate(3, { ...planOf(3), producers, faults: [], durationMs: 3000 }, (cluster) => {
     let count = 0;
     const send = cluster.send.bind(cluster);
     // A leader acknowledges a batch that it does not have.

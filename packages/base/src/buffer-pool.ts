@@ -24,6 +24,7 @@ export class BufferPool {
   readonly #lent = new WeakMap<ArrayBufferLike, Uint8Array>();
   readonly #poisons: boolean;
   #keptBytes = 0;
+  #hasLent = false;
 
   /** @param options `poisons`: overwrites memory that is given back, for tests */
   constructor(options: { readonly poisons?: boolean } = {}) {
@@ -42,11 +43,14 @@ export class BufferPool {
     if (whole === undefined) whole = new Uint8Array(sizeBytes);
     else this.#keptBytes -= sizeBytes;
     this.#lent.set(whole.buffer, whole);
+    this.#hasLent = true;
     return whole.subarray(0, bytes);
   }
 
   /** Takes back what `view` lies in, all of it. Does nothing with memory that is not this pool's, or was given back before. */
   giveBack(view: Uint8Array): void {
+    // To ask a small array for its buffer makes V8 move it out of its heap.
+    if (view.length === 0 || !this.#hasLent) return;
     const whole = this.#lent.get(view.buffer);
     if (whole === undefined) return;
     this.#lent.delete(view.buffer);

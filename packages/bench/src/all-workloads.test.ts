@@ -8,6 +8,7 @@ import { memoryWorkloads } from "./memory-workload.ts";
 import { openWorkloads } from "./open-workloads.ts";
 import { noPeers } from "./peers.ts";
 import { readWorkloads } from "./read-workloads.ts";
+import { simulationWorkloads } from "./simulation-workload.ts";
 import { tailingWorkloads } from "./tailing-workloads.ts";
 import { TemporaryDirectories } from "./temporary-directories.ts";
 import type { Workload } from "./workload.ts";
@@ -23,6 +24,7 @@ const MEASURED = [
   ...openWorkloads(),
   ...compactionWorkloads(),
   ...memoryWorkloads(),
+  ...simulationWorkloads(),
 ].filter(({ name }) => !/0 KiB records, batches of|1 KiB records, batches of/u.test(name));
 
 /** Of rows that start a process or a thread only one or two. */

@@ -7,6 +7,7 @@ import { MICRO_WORKLOADS } from "./micro-workloads.ts";
 import { openWorkloads } from "./open-workloads.ts";
 import { poolWorkloads } from "./pool-workloads.ts";
 import { readWorkloads } from "./read-workloads.ts";
+import { simulationWorkloads } from "./simulation-workload.ts";
 import { tailingWorkloads } from "./tailing-workloads.ts";
 import type { Workload } from "./workload.ts";
 
@@ -23,5 +24,6 @@ export function allWorkloads(): readonly Workload[] {
     ...compactionWorkloads(),
     ...memoryWorkloads(),
     ...clusterWorkloads(),
+    ...simulationWorkloads(),
   ];
 }

@@ -3,8 +3,11 @@ import type { LatencyRecorder, LatencySummary } from "./latency.ts";
 import type { Peers } from "./peers.ts";
 import type { TemporaryDirectories } from "./temporary-directories.ts";
 
-/** `ns`, `us`, `ms`: time for one of what the workload names; `MiB`: memory; less is better. Of the others more is better. */
-export type Unit = "ns" | "us" | "ms" | "MiB" | "records/s" | "MB/s";
+/**
+ * `ns`, `us`, `ms`: time for one of what the workload names; `MiB`: memory; less is better. Of the others more is better. `s/s`: simulated
+ * seconds in a second of CPU time.
+ */
+export type Unit = "ns" | "us" | "ms" | "MiB" | "records/s" | "MB/s" | "s/s";
 
 /** One row of a report. `median`, `min` and `max` are over the rounds (micro: over the samples of benchmark.js). */
 export interface Result {

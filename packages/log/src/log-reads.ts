@@ -21,10 +21,18 @@ export class LogReads {
   /** As `PartitionLog.read`. @throws LogError as that does */
   read(options: ReadOptions): Promise<ReadResult> {
     try {
-      const result = this.#readNow(options);
-      return result === undefined ? this.#read(options) : Promise.resolve(result);
+      return Promise.resolve(this.readSoon(options));
     } catch (error) {
-      return Promise.reject(error instanceof InvariantError ? error : storageError(error, this.#core.directory));
+      return Promise.reject(error);
+    }
+  }
+
+  /** As `PartitionLog.readSoon`. @throws LogError as that does */
+  readSoon(options: ReadOptions): ReadResult | Promise<ReadResult> {
+    try {
+      return this.#readNow(options) ?? this.#read(options);
+    } catch (error) {
+      throw error instanceof InvariantError ? error : storageError(error, this.#core.directory);
     }
   }
 

@@ -243,6 +243,14 @@ export class PartitionLog {
   }
 
   /**
+   * As `read`, but what is known without waiting is returned at once: what the page cache is expected to have, and that there is nothing.
+   * @throws LogError as `read`, at once or as a rejection
+   */
+  readSoon(options: ReadOptions): ReadResult | Promise<ReadResult> {
+    return this.#reads.readSoon(options);
+  }
+
+  /**
    * The offset asked for, with the leader epoch of its record: a lookup by time finds the exact record, and decodes the one batch.
    * @param limitOffset where what may be read ends, as `ReadOptions`; default: the log end. What is found at or above it is not told
    * @returns `undefined` when there is no such record

@@ -74,7 +74,11 @@ export class BrokerNode {
       const whenStarted = new Promise<ReplicaManager>((resolve) => {
         started = resolve;
       });
-      const { host, port } = await options.listen(async (request, from) => (await whenStarted).handle(request, from));
+      const { host, port } = await options.listen((request, from) =>
+        replicas === undefined
+          ? whenStarted.then((manager) => manager.handle(request, from))
+          : replicas.handle(request, from),
+      );
       const manager = ReplicaManager.start({
         brokerId,
         logs,

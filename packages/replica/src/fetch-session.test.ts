@@ -259,8 +259,8 @@ describe("a partition whose disk is slow or fails", () => {
     const reads = new OpenReads();
     let begun = 0;
     const { log } = replicas.stuck;
-    const read = log.read.bind(log);
-    log.read = (options) => {
+    const read = log.readSoon.bind(log);
+    log.readSoon = (options) => {
       begun += 1;
       return read(options);
     };
@@ -295,8 +295,8 @@ describe("a partition whose disk is slow or fails", () => {
       { replicaId: 2, brokerEpoch: 102 },
       true,
     );
-    const read = log.read.bind(log);
-    log.read = (options) => {
+    const read = log.readSoon.bind(log);
+    log.readSoon = (options) => {
       begun += 1;
       return read(options);
     };
@@ -393,11 +393,13 @@ describe("a fetch that waits", () => {
     const replica = await leader([1, 1]);
     let waiting = 0;
     const whenMoved = replica.partition.whenMoved.bind(replica.partition);
-    replica.partition.whenMoved = () => {
-      const wait = whenMoved();
+    replica.partition.whenMoved = (moved) => {
+      const remove = whenMoved(moved);
       waiting += 1;
-      void wait.promise.then(() => (waiting -= 1));
-      return wait;
+      return () => {
+        remove();
+        waiting -= 1;
+      };
     };
     await replica.environment.kernel.run(async () => {
       await serve({ orders: replica }, requestOf(["orders"], { fetchOffset: 2, maxWaitMs: 2 ** 31 - 1 }));
@@ -409,9 +411,9 @@ describe("a fetch that waits", () => {
 
   test("does not miss what comes during its look", async () => {
     const replica = await leader([1, 1]);
-    const read = replica.log.read.bind(replica.log);
+    const read = replica.log.readSoon.bind(replica.log);
     let looks = 0;
-    replica.log.read = async (options) => {
+    replica.log.readSoon = async (options) => {
       const result = await read(options);
       looks += 1;
       if (looks === 1) await replica.partition.produce(batch(["new"]), { acks: 1, timeoutMs: 100, origin: "client" });

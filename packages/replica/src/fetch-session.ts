@@ -98,30 +98,62 @@ export async function serveFetch(request: FetchRequest, context: FetchContext): 
   for (let isFirstLook = true; ; isFirstLook = false) {
     looks = request.partitions.map((asked, index) => looks[index]?.ifSlow() ?? new Look(asked, request, context));
     // Before the look, so that what moves during it is not missed.
-    const waits = looks.flatMap(({ partition }) => partition?.whenMoved() ?? []);
+    const news = new News(looks);
     const wantedBytes = bytesMaxOf(request);
     const bytesMax = context.room?.take(wantedBytes) ?? wantedBytes;
     try {
-      await lookAtAll(looks, { clock, readEnded, bytesMax, isFirstLook });
+      const looking = lookAtAll(looks, { clock, readEnded, bytesMax, isFirstLook });
+      if (looking !== undefined) await looking;
     } finally {
       context.room?.giveBack(bytesMax);
     }
     const { answers, isWorthAnswering } = answersOf(request, looks, bytesMax);
     const remainingMs = deadlineMs - clock.monotonicMs();
     if (isWorthAnswering || remainingMs <= 0 || context.isClosed()) {
-      for (const wait of waits) wait.cancel();
+      news.end();
       return { kind: "fetch", partitions: answers };
     }
-    if (looks.some(({ result }) => result === undefined)) waits.push(readEnded.wait());
+    if (looks.some(({ result }) => result === undefined)) news.listenTo(readEnded);
     // A look that goes on keeps what it will have found.
     for (const { isSlow, result } of looks) if (!isSlow && result !== undefined) context.pool.giveBack(result.bytes);
-    const timer = clock.setTimer(remainingMs, () => {
-      for (const wait of waits) wait.cancel();
-    });
-    await Promise.race(waits.map(({ promise }) => promise));
-    timer.cancel();
-    for (const wait of waits) wait.cancel();
+    await news.come(clock, remainingMs);
   }
+}
+
+/** Whether any of the partitions of a fetch has moved since a look at them began. One promise for all of them. */
+class News {
+  readonly #ends: (() => void)[] = [];
+  #hasCome = false;
+  #tell: (() => void) | undefined;
+
+  constructor(looks: readonly Look[]) {
+    for (const { partition } of looks) if (partition !== undefined) this.#ends.push(partition.whenMoved(this.#come));
+  }
+
+  listenTo(signal: WakeSignal): void {
+    this.#ends.push(signal.add(this.#come));
+  }
+
+  /** Resolves when something has moved, or the time is over; nothing is listened to then. */
+  async come(clock: Clock, timeoutMs: number): Promise<void> {
+    if (!this.#hasCome) {
+      const timer = clock.setTimer(timeoutMs, this.#come);
+      this.#ends.push(() => timer.cancel());
+      await new Promise<void>((resolve) => {
+        this.#tell = resolve;
+      });
+    }
+    this.end();
+  }
+
+  end(): void {
+    for (const end of this.#ends) end();
+  }
+
+  readonly #come = (): void => {
+    this.#hasCome = true;
+    this.#tell?.();
+  };
 }
 
 /** At least one, so that the first batch of all comes, however large: a fetch that brings nothing for ever helps nobody. */
@@ -160,8 +192,11 @@ class Look {
     return this;
   }
 
-  /** Resolves when the result is there. @param maxBytes with 0 the replica's progress counts, and nothing is read */
-  async read(maxBytes: number, countsProgress: boolean): Promise<void> {
+  /**
+   * @param maxBytes with 0 the replica's progress counts, and nothing is read
+   * @returns `undefined` when the result is there at once; else when it is
+   */
+  read(maxBytes: number, countsProgress: boolean): Promise<void> | undefined {
     this.#isBegun = true;
     const { partition, asked } = this;
     const { replicaId, brokerEpoch } = this.#request;
@@ -170,15 +205,22 @@ class Look {
     if (partition === undefined) this.result = refusedFetch("UNKNOWN_TOPIC_OR_PARTITION");
     else if (reads.isStuck(partition, replicaId, startedMs)) this.result = refusedFetch("REQUEST_TIMED_OUT");
     else {
-      const read = { partition, replicaId, startedMs };
       this.#leadership = partition.leaderState;
-      reads.begin(read);
-      try {
-        const limits = { ...asked, maxBytes: Math.min(asked.maxBytes, maxBytes) };
-        this.result = await partition.fetch(limits, { replicaId, brokerEpoch }, countsProgress);
-      } finally {
-        reads.end(read);
-      }
+      const limits = { ...asked, maxBytes: Math.min(asked.maxBytes, maxBytes) };
+      const result = partition.fetch(limits, { replicaId, brokerEpoch }, countsProgress);
+      if (result instanceof Promise) return this.#take(result, { partition, replicaId, startedMs });
+      this.result = result;
+    }
+    return undefined;
+  }
+
+  async #take(result: Promise<PartitionFetchResult>, read: OpenRead): Promise<void> {
+    const { reads } = this.#context;
+    reads.begin(read);
+    try {
+      this.result = await result;
+    } finally {
+      reads.end(read);
     }
   }
 
@@ -191,30 +233,32 @@ class Look {
   }
 }
 
-/** Resolves when every partition was looked at, but for those whose reads are slow. */
-async function lookAtAll(
-  looks: readonly Look[],
-  options: {
-    readonly clock: Clock;
-    readonly readEnded: WakeSignal;
-    readonly bytesMax: number;
-    readonly isFirstLook: boolean;
-  },
-): Promise<void> {
-  const { clock, readEnded, bytesMax, isFirstLook } = options;
+interface LookOptions {
+  readonly clock: Clock;
+  readonly readEnded: WakeSignal;
+  readonly bytesMax: number;
+  readonly isFirstLook: boolean;
+}
+
+/** @returns when every partition was looked at, but for those whose reads are slow; `undefined`: they were at once */
+function lookAtAll(looks: readonly Look[], options: LookOptions): Promise<void> | undefined {
   const [only] = looks;
-  if (only !== undefined && looks.length === 1) return only.read(bytesMax, isFirstLook); // There is nobody to hold up.
+  if (only === undefined || looks.length > 1) return lookSideBySide(looks, options);
+  return only.read(options.bytesMax, options.isFirstLook); // There is nobody to hold up.
+}
+
+async function lookSideBySide(looks: readonly Look[], options: LookOptions): Promise<void> {
+  const { clock, readEnded, bytesMax, isFirstLook } = options;
   const out = new Set<Look>();
   let bytes = 0;
-  const run = async (look: Look): Promise<void> => {
+  const takeResult = async (look: Look, reading: Promise<void>): Promise<void> => {
     out.add(look);
     const timer = clock.setTimer(SLOW_READ_MS, () => {
       look.isSlow = true;
       out.delete(look);
       readEnded.wake();
     });
-    // No more than a read after all before it would get: a partition that finds no room is answered as if it had nothing.
-    await look.read(Math.max(bytesMax - bytes, 0), isFirstLook);
+    await reading;
     timer.cancel();
     out.delete(look);
     bytes += look.result?.bytes.length ?? 0;
@@ -223,7 +267,10 @@ async function lookAtAll(
   for (const look of looks) {
     if (look.isBegun) continue;
     while (out.size >= FETCH_READS_MAX) await readEnded.wait().promise;
-    void run(look);
+    // No more than a read after all before it would get: a partition that finds no room is answered as if it had nothing.
+    const reading = look.read(Math.max(bytesMax - bytes, 0), isFirstLook);
+    if (reading === undefined) bytes += look.result?.bytes.length ?? 0;
+    else void takeResult(look, reading);
   }
   while (out.size > 0) await readEnded.wait().promise;
 }
@@ -243,7 +290,18 @@ function answersOf(
     bytes += fitting.length;
     // A read that still goes on is no news; one that may not begin is.
     if (look.result !== undefined && (result.error !== "NONE" || result.divergingEpoch >= 0)) hasNews = true;
-    return { topic, partition, ...result, bytes: fitting };
+    const { error, highWatermark, logStartOffset, logEndOffset, divergingEpoch, divergingEndOffset } = result;
+    return {
+      topic,
+      partition,
+      error,
+      highWatermark,
+      logStartOffset,
+      logEndOffset,
+      divergingEpoch,
+      divergingEndOffset,
+      bytes: fitting,
+    };
   });
   return { answers, isWorthAnswering: hasNews || bytes >= Math.max(request.minBytes, 0) };
 }

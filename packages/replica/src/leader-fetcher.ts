@@ -32,6 +32,9 @@ export interface FetcherOptions {
   readonly requestTimeoutMs: number;
 }
 
+/** Whoever waits for it goes on when the present turn is over. */
+const SOON = Promise.resolve();
+
 interface Asked<Request extends FollowerRequest = FollowerRequest> {
   readonly partition: Partition;
   readonly leaderEpoch: number;
@@ -95,14 +98,13 @@ export class LeaderFetcher {
   pump(): void {
     if (this.#isPumping || this.#isClosed) return;
     this.#isPumping = true;
-    void this.#sendSoon();
+    void SOON.then(this.#sendSoon);
   }
 
-  async #sendSoon(): Promise<void> {
-    await Promise.resolve();
+  readonly #sendSoon = (): void => {
     this.#isPumping = false;
     this.#send();
-  }
+  };
 
   #send(): void {
     this.#retry?.cancel();
@@ -129,25 +131,20 @@ export class LeaderFetcher {
     }
     if (Number.isFinite(retryMs))
       this.#retry = this.#options.clock.setTimer(Math.max(retryMs - nowMs, 1), () => this.pump());
-    if (epochs.length > 0) void this.#track(this.#askEpochs(address, epochs));
-    if (fetches.length > 0) void this.#track(this.#fetch(address, fetches));
-  }
-
-  async #track(request: Promise<void>): Promise<void> {
-    this.#inFlight += 1;
-    await request;
-    this.#inFlight -= 1;
-    this.pump();
+    if (epochs.length > 0) void this.#askEpochs(address, epochs);
+    if (fetches.length > 0) void this.#fetch(address, fetches);
   }
 
   async #askEpochs(address: PeerAddress, asked: readonly Asked<FollowerRequest & { type: "epoch" }>[]): Promise<void> {
     const { brokerId, brokerEpoch, transport, requestTimeoutMs } = this.#options;
     const partitions = asked.map(({ partition, leaderEpoch, request }) => ({
-      ...nameOf(partition),
+      topic: partition.topic,
+      partition: partition.partition,
       currentLeaderEpoch: leaderEpoch,
       leaderEpoch: request.leaderEpoch,
     }));
     let answers: readonly OffsetsForLeaderEpochPartitionResponse[];
+    this.#inFlight += 1;
     try {
       const response = await transport.request(
         address,
@@ -158,19 +155,22 @@ export class LeaderFetcher {
     } catch {
       answers = [];
     }
+    this.#inFlight -= 1;
     void this.#deliver(asked, answers, (answer, request, nowMs) => ({
       type: "epochAnswer",
       request,
       nowMs,
       ...answer,
     }));
+    this.pump();
   }
 
   async #fetch(address: PeerAddress, asked: readonly Asked<FollowerRequest & { type: "fetch" }>[]): Promise<void> {
     const { brokerId, brokerEpoch, transport, requestTimeoutMs, maxWaitMs, minBytes, maxBytes, partitionMaxBytes } =
       this.#options;
     const partitions = asked.map(({ partition, leaderEpoch, request }) => ({
-      ...nameOf(partition),
+      topic: partition.topic,
+      partition: partition.partition,
       currentLeaderEpoch: leaderEpoch,
       fetchOffset: request.fetchOffset,
       flushedEndOffset: request.flushedEndOffset,
@@ -179,6 +179,7 @@ export class LeaderFetcher {
       maxBytes: partitionMaxBytes,
     }));
     let response: FetchResponse | undefined;
+    this.#inFlight += 1;
     try {
       const request = {
         kind: "fetch",
@@ -193,17 +194,26 @@ export class LeaderFetcher {
     } catch {
       // No answer: every partition hears that.
     }
+    this.#inFlight -= 1;
     const answers = response?.partitions ?? [];
     const taken = this.#deliver(asked, answers, (answer, request, nowMs) => ({
       type: "fetchAnswer",
       request,
       nowMs,
-      ...answer,
+      error: answer.error,
+      highWatermark: answer.highWatermark,
+      logStartOffset: answer.logStartOffset,
+      logEndOffset: answer.logEndOffset,
+      divergingEpoch: answer.divergingEpoch,
+      divergingEndOffset: answer.divergingEndOffset,
+      bytes: answer.bytes,
     }));
-    if (response !== undefined) void this.#giveBackAfter(taken, response);
+    // What a partition appends is written from the answer's own memory.
+    if (response !== undefined && taken.length === 0) giveBackBatches(response, this.#options.pool);
+    else if (response !== undefined) void this.#giveBackAfter(taken, response);
+    this.pump();
   }
 
-  /** What a partition appends is written from the answer's own memory. */
   async #giveBackAfter(taken: readonly Promise<void>[], response: FetchResponse): Promise<void> {
     await Promise.all(taken);
     giveBackBatches(response, this.#options.pool);
@@ -211,7 +221,7 @@ export class LeaderFetcher {
 
   /**
    * Tells each partition its answer. One that is not in it, and all when none came, hear that the request failed.
-   * @returns for each partition, when it is done with its answer
+   * @returns for each partition that is not done with its answer yet, when it will be
    */
   #deliver<Answer extends PartitionName>(
     asked: readonly Asked[],
@@ -220,17 +230,16 @@ export class LeaderFetcher {
   ): Promise<void>[] {
     const nowMs = this.#options.clock.monotonicMs();
     const byName = new Map(answers.map((answer) => [keyOf(answer), answer]));
-    return asked.map(({ partition, request }) => {
+    const taken: Promise<void>[] = [];
+    for (const { partition, request } of asked) {
       const answer = byName.get(keyOf(partition));
-      return partition.answered(
+      const done = partition.answered(
         answer === undefined ? { type: "requestFailed", request, nowMs } : inputOf(answer, request, nowMs),
       );
-    });
+      if (done !== undefined) taken.push(done);
+    }
+    return taken;
   }
-}
-
-function nameOf({ topic, partition }: PartitionName): PartitionName {
-  return { topic, partition };
 }
 
 /** Topic names hold no `/`. */

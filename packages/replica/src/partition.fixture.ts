@@ -101,7 +101,7 @@ export class Replica {
     return new Replica(log, environment, highWatermark);
   }
 
-  fetch(more: Partial<FetchPartition> = {}, fetcher: Partial<Fetcher> = {}): Promise<PartitionFetchResult> {
+  async fetch(more: Partial<FetchPartition> = {}, fetcher: Partial<Fetcher> = {}): Promise<PartitionFetchResult> {
     const request = {
       topic: "orders",
       partition: 0,

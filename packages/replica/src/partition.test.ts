@@ -47,9 +47,9 @@ describe("FN fencing", () => {
 
   test("FN-07 a parked fetch hears of the role change at once", async () => {
     const replica = await leader([1, 1]);
-    const parked = replica.partition.whenMoved();
+    const parked = new Promise<void>((resolve) => void replica.partition.whenMoved(resolve));
     await replica.partition.applyState(stateOf({ leader: 2, leaderEpoch: 6, partitionEpoch: 2 }));
-    await parked.promise;
+    await parked;
     expect((await replica.fetch()).error).toBe("FENCED_LEADER_EPOCH");
     expect((await replica.fetch({ currentLeaderEpoch: -1 }, { replicaId: -1 })).error).toBe("NOT_LEADER_OR_FOLLOWER");
   });
@@ -436,12 +436,12 @@ describe.each([
     const before = replica.partition.highWatermark;
     // The disk answers after the controller has spoken.
     const { log } = replica;
-    const read = log.read.bind(log);
+    const read = log.readSoon.bind(log);
     let answerReads: () => void = () => undefined;
     const answered = new Promise<void>((resolve) => {
       answerReads = resolve;
     });
-    log.read = (options) => answered.then(() => read(options));
+    log.readSoon = (options) => answered.then(() => read(options));
     const reading = replica.fetch({ fetchOffset: 2, lastFetchedEpoch: 1 });
     const behind = replica.fetch({ fetchOffset: 1, lastFetchedEpoch: 1 });
     await replica.partition.applyState(stateOf(next));

@@ -2,7 +2,7 @@ import { InvariantError, parseOffset, toLeaderEpoch, toOffset } from "@tidemark/
 import type { BufferPool, Clock, Offset } from "@tidemark/base";
 import type { EpochEntry } from "@tidemark/epoch-cache";
 import { LogError } from "@tidemark/log";
-import type { AppendResult, BatchOrigin, PartitionLog } from "@tidemark/log";
+import type { AppendResult, BatchOrigin, PartitionLog, ReadResult } from "@tidemark/log";
 import type {
   AlterPartitionResponse,
   BrokerState,
@@ -287,9 +287,13 @@ export class Partition {
    * went well counts as progress of the replica, and once a request.
    * @param request `maxBytes` is met but for the first batch, which comes whole; with 0 nothing is read
    * @param countsProgress false when the request was counted before, and waited
-   * @returns bytes in memory of the pool, the caller's to give back
+   * @returns bytes in memory of the pool, the caller's to give back; at once where the log can be read at once
    */
-  async fetch(request: FetchPartition, fetcher: Fetcher, countsProgress: boolean): Promise<PartitionFetchResult> {
+  fetch(
+    request: FetchPartition,
+    fetcher: Fetcher,
+    countsProgress: boolean,
+  ): PartitionFetchResult | Promise<PartitionFetchResult> {
     const role = this.#role;
     const refusal = this.#fence(request.currentLeaderEpoch, fetcher);
     if (refusal !== undefined || role.type !== "leader") return refusedFetch(refusal ?? "NOT_LEADER_OR_FOLLOWER");
@@ -306,37 +310,58 @@ export class Partition {
       return { ...refusedFetch("NONE"), ...seen, divergingEpoch: check.epoch, divergingEndOffset: check.endOffset };
     const isReplica = fetcher.replicaId >= 0;
     const fetchOffset = toOffset(request.fetchOffset);
-    let bytes: Uint8Array;
+    const options = {
+      fromOffset: fetchOffset,
+      maxBytes: request.maxBytes,
+      limitOffset: isReplica ? seen.logEndOffset : seen.highWatermark,
+      minOneBatch: request.maxBytes > 0,
+      pool,
+    };
+    const answer = ({ bytes }: ReadResult): PartitionFetchResult => {
+      if (this.#role !== role) {
+        pool.giveBack(bytes);
+        return refusedFetch("NOT_LEADER_OR_FOLLOWER");
+      }
+      if (isReplica && countsProgress) {
+        this.#lead({
+          type: "fetched",
+          replicaId: fetcher.replicaId,
+          brokerEpoch: fetcher.brokerEpoch,
+          fetchOffset,
+          flushedEndOffset: parseOffset(request.flushedEndOffset) ?? -1,
+          logStartOffset: parseOffset(request.logStartOffset) ?? -1,
+          leaderEndOffset: seen.logEndOffset,
+          nowMs: this.#nowMs,
+        });
+      }
+      const { highWatermark, logStartOffset, logEndOffset } = seen;
+      const error = "NONE";
+      return {
+        error,
+        highWatermark,
+        logStartOffset,
+        logEndOffset,
+        divergingEpoch: -1,
+        divergingEndOffset: -1,
+        bytes,
+      };
+    };
+    const refuse = (error: unknown): PartitionFetchResult => refusedFetch(peerErrorOf(error));
+    let read: ReadResult | Promise<ReadResult>;
     try {
-      const limitOffset = isReplica ? seen.logEndOffset : seen.highWatermark;
-      const minOneBatch = request.maxBytes > 0;
-      const { maxBytes } = request;
-      ({ bytes } = await log.read({ fromOffset: fetchOffset, maxBytes, limitOffset, minOneBatch, pool }));
+      read = log.readSoon(options);
     } catch (error) {
-      return refusedFetch(peerErrorOf(error));
+      return refuse(error);
     }
-    if (this.#role !== role) {
-      pool.giveBack(bytes);
-      return refusedFetch("NOT_LEADER_OR_FOLLOWER");
-    }
-    if (isReplica && countsProgress) {
-      this.#lead({
-        type: "fetched",
-        replicaId: fetcher.replicaId,
-        brokerEpoch: fetcher.brokerEpoch,
-        fetchOffset,
-        flushedEndOffset: parseOffset(request.flushedEndOffset) ?? -1,
-        logStartOffset: parseOffset(request.logStartOffset) ?? -1,
-        leaderEndOffset: seen.logEndOffset,
-        nowMs: this.#nowMs,
-      });
-    }
-    return { ...refusedFetch("NONE"), ...seen, bytes };
+    return read instanceof Promise ? read.then(answer, refuse) : answer(read);
   }
 
-  /** Resolves when a fetch may find more than before: the log or the high watermark moved, or the role changed. */
-  whenMoved(): { readonly promise: Promise<void>; cancel(): void } {
-    return this.#moved.wait();
+  /**
+   * Calls back once when a fetch may find more than before: the log or the high watermark moved, or the role changed.
+   * @returns takes it back
+   */
+  whenMoved(moved: () => void): () => void {
+    return this.#moved.add(moved);
   }
 
   /** The answer to OffsetsForLeaderEpoch. */
@@ -399,30 +424,50 @@ export class Partition {
     return { leaderId: role.state.leaderId, leaderEpoch: role.state.leaderEpoch, request };
   }
 
-  /** An answer, or its absence. Never rejects. */
-  async answered(input: FollowerInput): Promise<void> {
+  /** An answer, or its absence. Never rejects. @returns `undefined` when it is done with it at once */
+  answered(input: FollowerInput): Promise<void> | undefined {
     const role = this.#role;
-    if (role.type !== "follower") return;
-    try {
-      await this.#follow(role, input);
-    } catch (error) {
+    if (role.type !== "follower") return undefined;
+    const goOn = (): void => {
+      if (this.#role === role) this.#options.events.readyToAsk(this);
+    };
+    const failed = (error: unknown): void => {
       if (this.#role === role) this.#fail(error);
+      goOn();
+    };
+    let following: Promise<void> | undefined;
+    try {
+      following = this.#follow(role, input);
+    } catch (error) {
+      failed(error);
+      return undefined;
     }
-    if (this.#role === role) this.#options.events.readyToAsk(this);
+    if (following !== undefined) return following.then(goOn, failed);
+    goOn();
+    return undefined;
   }
 
-  async #follow(role: Extract<Role, { type: "follower" }>, input: FollowerInput): Promise<void> {
+  #follow(role: Extract<Role, { type: "follower" }>, input: FollowerInput): Promise<void> | undefined {
     const effects: FollowerEffect[] = [];
     role.state.step(input, effects);
-    for (const effect of effects) {
+    return this.#carryOut(role, effects, 0);
+  }
+
+  /** One effect after another, from the `first` on. */
+  #carryOut(
+    role: Extract<Role, { type: "follower" }>,
+    effects: readonly FollowerEffect[],
+    first: number,
+  ): Promise<void> | undefined {
+    for (let at = first; at < effects.length; at += 1) {
+      const effect = effects[at] as FollowerEffect;
+      const next = at + 1;
       switch (effect.type) {
         case "append":
-          await this.#appendAsFollower(role, effect.bytes);
-          break;
+          return this.#appendAsFollower(role, effect.bytes).then(() => this.#carryOut(role, effects, next));
         case "truncate":
         case "truncateFully":
-          await this.#truncate(role, effect);
-          break;
+          return this.#truncate(role, effect).then(() => this.#carryOut(role, effects, next));
         case "highWatermark":
           this.#moved.wake();
           break;
@@ -435,6 +480,7 @@ export class Partition {
           effect satisfies never;
       }
     }
+    return undefined;
   }
 
   async #appendAsFollower(role: Extract<Role, { type: "follower" }>, bytes: Uint8Array): Promise<void> {

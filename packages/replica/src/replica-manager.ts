@@ -1,11 +1,12 @@
-import { BufferPool, decodeUtf8, encodeUtf8 } from "@tidemark/base";
-import type { Clock, Timer } from "@tidemark/base";
+import { BufferPool, decodeUtf8, encodeUtf8, toOffset } from "@tidemark/base";
+import type { Clock, Offset, Timer } from "@tidemark/base";
 import { putStateOffset, readStateOffset } from "@tidemark/log";
 import type { LogError, LogManager, TopicConfig } from "@tidemark/log";
 import type {
   AnswerRoom,
   BrokerState,
   ClusterStateResponse,
+  FetchRequest,
   OffsetsForLeaderEpochRequest,
   OffsetsForLeaderEpochResponse,
   PartitionName,
@@ -97,6 +98,8 @@ export class ReplicaManager {
   readonly #pool: BufferPool;
   readonly #partitions = new Map<string, Partition>();
   readonly #fetchers = new Map<number, LeaderFetcher>();
+  /** As they are in `State`, durable or not. */
+  readonly #notedHighWatermarks = new Map<Partition, Offset>();
   readonly #openReads = new OpenReads();
   #brokers: ReadonlyMap<number, BrokerState> = new Map();
   #brokerEpoch = -1;
@@ -132,8 +135,8 @@ export class ReplicaManager {
     const manager = new ReplicaManager(options);
     manager.#following = manager.#followController();
     options.logs.directory.onOffline((error) => manager.#storageFailed(error));
-    manager.#every(options.config.highWatermarkCheckpointMs, () => manager.#checkpointHighWatermarks(false));
-    manager.#every(options.config.replica.replicaLagTimeMaxMs / 2, async () => {
+    manager.#every(options.config.highWatermarkCheckpointMs, () => manager.#checkpointHighWatermarks());
+    manager.#every(options.config.replica.replicaLagTimeMaxMs / 2, () => {
       for (const partition of manager.#partitions.values()) partition.tick();
     });
     if (options.config.flushIntervalMs !== undefined)
@@ -181,7 +184,7 @@ export class ReplicaManager {
   }
 
   /** Answers a peer or client; never rejects. A fetch may take as long as its `maxWaitMs`. */
-  async handle(request: PeerRequest, from: { readonly room?: AnswerRoom } = {}): Promise<PeerResponse> {
+  handle(request: PeerRequest, from: { readonly room?: AnswerRoom } = {}): Promise<PeerResponse> {
     switch (request.kind) {
       case "produce":
         return this.#produce(request);
@@ -194,6 +197,19 @@ export class ReplicaManager {
           reads: this.#openReads,
           room: from.room,
         });
+      case "offsetsForLeaderEpoch":
+      case "describe":
+      case "register":
+      case "alterPartition":
+      case "clusterState":
+        return Promise.resolve(this.#answerNow(request));
+      default:
+        return request satisfies never;
+    }
+  }
+
+  #answerNow(request: Exclude<PeerRequest, ProduceRequest | FetchRequest>): PeerResponse {
+    switch (request.kind) {
       case "offsetsForLeaderEpoch":
         return this.#offsetsForLeaderEpoch(request);
       case "describe":
@@ -218,7 +234,8 @@ export class ReplicaManager {
     this.#interrupted.wake();
     await this.#following;
     for (const partition of this.#partitions.values()) await partition.close();
-    await this.#checkpointHighWatermarks(true).catch(() => undefined);
+    const partitions = [...this.#partitions.values()];
+    if (partitions.length > 0) await this.#noteHighWatermarks(partitions, true).catch(() => undefined);
   }
 
   // ---- requests ------------------------------------------------------------------------------------------------------
@@ -343,6 +360,8 @@ export class ReplicaManager {
    * question to the controller, by which it knows that this broker lives.
    */
   #apply(response: ClusterStateResponse): void {
+    // Every change has a number: the wait was over, and there is nothing new.
+    if (response.number === this.#heardNumber && response.partitions.length === 0) return;
     this.#brokers = new Map(response.brokers.map((broker) => [broker.brokerId, broker]));
     for (const partition of this.#partitions.values()) partition.brokersChanged();
     const states = response.partitions
@@ -474,26 +493,40 @@ export class ReplicaManager {
 
   // ---- time ----------------------------------------------------------------------------------------------------------
 
-  async #checkpointHighWatermarks(sync: boolean): Promise<void> {
-    const puts = [...this.#partitions.values()].map(({ topic, partition, highWatermark }) =>
-      putStateOffset("high-watermark", topic, partition, highWatermark),
+  /** Notes those that have moved since they were noted last. @returns `undefined` when none has */
+  #checkpointHighWatermarks(): Promise<void> | undefined {
+    const noted = this.#notedHighWatermarks;
+    const moved = [...this.#partitions.values()].filter(
+      (partition) => noted.get(partition) !== partition.highWatermark,
     );
-    if (puts.length > 0) await this.#options.logs.state.commit(puts, { sync });
+    return moved.length === 0 ? undefined : this.#noteHighWatermarks(moved, false);
   }
 
-  async #flushAll(): Promise<void> {
+  async #noteHighWatermarks(partitions: readonly Partition[], sync: boolean): Promise<void> {
+    const offsets = partitions.map(({ highWatermark }) => highWatermark);
+    const puts = partitions.map(({ topic, partition }, at) =>
+      putStateOffset("high-watermark", topic, partition, offsets[at] ?? toOffset(0)),
+    );
+    await this.#options.logs.state.commit(puts, { sync });
+    for (const [at, partition] of partitions.entries())
+      this.#notedHighWatermarks.set(partition, offsets[at] ?? toOffset(0));
+  }
+
+  #flushAll(): Promise<unknown> | undefined {
     const unflushed = [...this.#partitions.values()].filter(({ log }) => log.flushedEndOffset < log.logEndOffset);
-    await Promise.allSettled(unflushed.map(({ log }) => log.flushInBackground()));
+    if (unflushed.length === 0) return undefined;
+    return Promise.allSettled(unflushed.map(({ log }) => log.flushInBackground()));
   }
 
   /** Runs `task` again and again until the close; one that fails is tried again at the next turn. */
-  #every(periodMs: number, task: () => Promise<void>): void {
+  #every(periodMs: number, task: () => Promise<unknown> | undefined | void): void {
     if (this.#isClosed) return;
+    const again = (): void => this.#every(periodMs, task);
     const timer = this.#options.clock.setTimer(periodMs, () => {
       this.#timers.delete(timer);
-      void task()
-        .catch(() => undefined)
-        .then(() => this.#every(periodMs, task));
+      const done = attempt(task);
+      if (done === undefined) again();
+      else void done.then(again, again);
     });
     this.#timers.add(timer);
   }
@@ -510,13 +543,26 @@ export class ReplicaManager {
   }
 
   /** The outcome, or `undefined` as soon as this manager closes, or its disk fails; what comes later is dropped. */
-  async #unlessInterrupted<Result>(outcome: Promise<Result>): Promise<Result | undefined> {
-    const interruption = this.#interrupted.wait();
-    try {
-      return await Promise.race([outcome, interruption.promise.then(() => undefined)]);
-    } finally {
-      interruption.cancel();
-      outcome.catch(() => undefined);
-    }
+  #unlessInterrupted<Result>(outcome: Promise<Result>): Promise<Result | undefined> {
+    return new Promise((resolve, reject) => {
+      const remove = this.#interrupted.add(() => resolve(undefined));
+      const settle = (how: () => void): void => {
+        remove();
+        how();
+      };
+      outcome.then(
+        (result) => settle(() => resolve(result)),
+        (error: unknown) => settle(() => reject(error instanceof Error ? error : new Error(String(error)))),
+      );
+    });
+  }
+}
+
+/** What a task that can fail at once returns, or a rejection. */
+function attempt(task: () => Promise<unknown> | undefined | void): Promise<unknown> | undefined | void {
+  try {
+    return task();
+  } catch (error) {
+    return Promise.reject(error instanceof Error ? error : new Error(String(error)));
   }
 }

@@ -2,7 +2,7 @@ import type { PartitionLog } from "@tidemark/log";
 import type { Partition } from "@tidemark/replica";
 import type { PartitionState } from "@tidemark/wire";
 import { scanBatch } from "@tidemark/wire";
-import type { Cluster, Node } from "./cluster.ts";
+import type { Cluster, Held, Node } from "./cluster.ts";
 import { BatchList, isDurable, ReplicaView } from "./replica-view.ts";
 import type { ViewedBatch } from "./replica-view.ts";
 
@@ -219,11 +219,14 @@ export class Checker {
   }
 
   check(): void {
-    this.#checkBounds();
     let isNew = this.#cluster.decided !== this.#decided;
-    for (const seen of this.#seen) if (this.#hasMoved(seen)) isNew = true;
+    for (const seen of this.#seen) {
+      const { held } = seen.node;
+      this.#checkBounds(seen, held.partition);
+      if (hasMoved(seen, held)) isNew = true;
+    }
     if (isNew) this.#checkAll();
-    for (const seen of this.#seen) seen.isrSize = seen.node.partition?.leaderState?.isr.length ?? 0;
+    for (const seen of this.#seen) seen.isrSize = seen.node.held.partition?.leaderState?.isr.length ?? 0;
   }
 
   #checkAll(): void {
@@ -233,17 +236,6 @@ export class Checker {
     for (const seen of this.#seen) this.#checkBelowHighWatermark(seen);
     this.#checkController();
     this.#checkRemotes();
-  }
-
-  #hasMoved({ node, view, log, role, highWatermark, leaderEpoch }: Seen): boolean {
-    const { partition } = node;
-    return (
-      node.log !== log ||
-      (node.log?.logEndOffset ?? view.endOffset) !== view.endOffset ||
-      roleOf(partition) !== role ||
-      (partition?.highWatermark ?? highWatermark) !== highWatermark ||
-      (partition?.leaderEpoch ?? leaderEpoch) !== leaderEpoch
-    );
   }
 
   // ---- logs ----------------------------------------------------------------------------------------------------------
@@ -338,24 +330,19 @@ export class Checker {
       throw new Violation("S9", `${nameOf(seen)}: the epoch cache says ${entry?.epoch} for ${key}`);
   }
 
-  #checkBounds(): void {
+  #checkBounds(seen: Seen, partition: Partition | undefined): void {
     const { nowUs } = this.#cluster.kernel;
-    for (const seen of this.#seen) {
-      const { peer, clock, partition } = seen.node;
-      const requestCount = peer?.calls.size ?? 0;
-      if (requestCount > REQUESTS_MAX) throw new Violation("S22", `${nameOf(seen)} has ${requestCount} requests out`);
-      if (clock?.isPaused === true) seen.pausedUs = nowUs;
-      // Time-outs that fell due while it stood still come first.
-      if (nowUs < seen.pausedUs + SECOND_US) continue;
-      const waitingCount = partition?.leaderState?.waitingProduceCount ?? 0;
-      if (!this.#knowsProduces || waitingCount <= 1) continue;
-      const askedCount = seen.produces.filter((atUs) => atUs >= nowUs - PRODUCE_US_MAX).length;
-      if (waitingCount > askedCount)
-        throw new Violation(
-          "S22",
-          `${nameOf(seen)}: ${waitingCount} appends wait, of ${askedCount} that were asked for`,
-        );
-    }
+    const { peer, clock } = seen.node;
+    const requestCount = peer?.calls.size ?? 0;
+    if (requestCount > REQUESTS_MAX) throw new Violation("S22", `${nameOf(seen)} has ${requestCount} requests out`);
+    if (clock?.isPaused === true) seen.pausedUs = nowUs;
+    // Time-outs that fell due while it stood still come first.
+    if (!this.#knowsProduces || nowUs < seen.pausedUs + SECOND_US) return;
+    const waitingCount = partition?.leaderState?.waitingProduceCount ?? 0;
+    if (waitingCount <= 1) return;
+    const askedCount = seen.produces.filter((atUs) => atUs >= nowUs - PRODUCE_US_MAX).length;
+    if (waitingCount > askedCount)
+      throw new Violation("S22", `${nameOf(seen)}: ${waitingCount} appends wait, of ${askedCount} that were asked for`);
   }
 
   // ---- replicas ------------------------------------------------------------------------------------------------------
@@ -433,7 +420,9 @@ export class Checker {
       if (replica.lostTail || replica.view.chainAt(highWatermark) === chain) continue;
       // It was there when it told so, and its machine lost it since; the leader has not heard yet that it is out of the ISR.
       const told = leader.replicas.find(({ brokerId }) => brokerId === member)?.brokerEpoch;
-      const isOut = this.#cluster.decided?.isr.includes(member) === false;
+      // Nor has the controller, if its process is dead: what it decided before stands.
+      const decided = this.#cluster.decided ?? this.#decided;
+      const isOut = decided?.isr.includes(member) === false;
       if (isOut && replica.node.bootId > 1 && told !== replica.node.manager?.brokerEpoch) continue;
       throw new Violation("S5", `${nameOf(seen)}: high watermark ${highWatermark}, but ${member} does not hold it`);
     }
@@ -529,6 +518,16 @@ export class Checker {
     if (seen === undefined) throw new Error(`no broker ${brokerId}`);
     return seen;
   }
+}
+
+/** Whether anything is other than at the last look. */
+function hasMoved({ view, log, role, highWatermark, leaderEpoch }: Seen, { partition, log: logNow }: Held): boolean {
+  if (logNow !== log) return true;
+  if (logNow !== undefined && logNow.logEndOffset !== view.endOffset) return true;
+  if (partition === undefined) return role !== undefined;
+  return (
+    roleOf(partition) !== role || partition.highWatermark !== highWatermark || partition.leaderEpoch !== leaderEpoch
+  );
 }
 
 /** Identity of what a partition is at present. */

@@ -62,7 +62,7 @@ export type Notice =
 export type Loss = LossRule | "all";
 
 /** What a broker has of the one topic. */
-interface Held {
+export interface Held {
   readonly broker: BrokerNode | undefined;
   readonly partition: Partition | undefined;
   readonly log: PartitionLog | undefined;
@@ -101,15 +101,15 @@ export class Node {
   }
 
   get partition(): Partition | undefined {
-    return this.#held().partition;
+    return this.held.partition;
   }
 
   get log(): PartitionLog | undefined {
-    return this.#held().log;
+    return this.held.log;
   }
 
   /** Asked between any two events. A broker makes its partition once, and keeps it; topics are not removed here. */
-  #held(): Held {
+  get held(): Held {
     const { broker } = this;
     if (this.#known.broker !== broker || this.#known.partition === undefined) {
       this.#known = {
@@ -137,6 +137,8 @@ export class Cluster {
   #isControllerPaused = false;
   #controllerPeer: SimulatedPeer | undefined;
   #controllerEnvironment: SimulatedEnvironment;
+  #decidedIn: readonly PartitionState[] | undefined;
+  #decided: PartitionState | undefined;
   readonly #client: SimulatedPeer;
 
   constructor(options: ClusterOptions) {
@@ -226,7 +228,14 @@ export class Cluster {
 
   /** What the controller decided last about the partition. */
   get decided(): PartitionState | undefined {
-    return this.controller?.state.partitions.find(({ topic }) => topic === TOPIC);
+    const partitions = this.controller?.state.partitions;
+    if (partitions === undefined) return undefined;
+    // Asked between any two events. A state is never changed, only replaced.
+    if (this.#decidedIn !== partitions) {
+      this.#decidedIn = partitions;
+      this.#decided = partitions.find(({ topic }) => topic === TOPIC);
+    }
+    return this.#decided;
   }
 
   // ---- brokers -------------------------------------------------------------------------------------------------------

@@ -214,7 +214,7 @@ function drawPhases(below: (site: string, bound: number) => number): Phase[] {
   const phases: Phase[] = [];
   const rounds = 4 + below("rounds", 3);
   for (let round = 0; round < rounds; round += 1) {
-    phases.push({ isQuiet: false, durationMs: 2_000 + below(`busy${round}`, 6_000) });
+    phases.push({ isQuiet: false, durationMs: 1_500 + below(`busy${round}`, 4_500) });
     phases.push({ isQuiet: true, durationMs: 80_000 + below(`quiet${round}`, 140_000) });
   }
   return [...phases, { isQuiet: false, durationMs: 5_000 }];
@@ -258,7 +258,7 @@ function drawFaults(
   const weights = FAULT_TYPES.map((type) => (below(`${type}.on`, 2) === 0 ? 0 : 1 + below(`${type}.weight`, 10)));
   const total = weights.reduce((sum, weight) => sum + weight, 0);
   if (total === 0) return [];
-  const count = 50 + below("faults", 60);
+  const count = 42 + below("faults", 50);
   // In bursts or spread: a restart that meets the next fault is another history than one that is done with.
   const faults = Array.from({ length: count }, (_, index): Fault => {
     const site = `fault${index}`;

@@ -9,16 +9,14 @@ export class WatchedKernel extends Kernel {
   failure: Error | undefined;
   #rejectRun: ((error: Error) => void) | undefined;
 
-  override schedule(delayUs: number, label: string, fire: () => void): Timer {
-    return super.schedule(delayUs, label, () => {
-      if (this.failure !== undefined) return;
-      try {
-        this.onEvent?.();
-        fire();
-      } catch (error) {
-        this.fail(error);
-      }
-    });
+  protected override fireEvent(fire: () => void): void {
+    if (this.failure !== undefined) return;
+    try {
+      this.onEvent?.();
+      fire();
+    } catch (error) {
+      this.fail(error);
+    }
   }
 
   /** Ends the run in progress with an error. */

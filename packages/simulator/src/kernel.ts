@@ -185,8 +185,13 @@ export class Kernel {
       if (event.atUs > this.#nowUs) this.#nowUs = event.atUs;
       this.#eventCount++;
       this.#traceHash = mix32(this.#traceHash ^ mix32(this.#nowUs) ^ labelHash(event.label));
-      fire();
+      this.fireEvent(fire);
       return true;
     }
+  }
+
+  /** Runs an event: for kernels that look on. */
+  protected fireEvent(fire: () => void): void {
+    fire();
   }
 }

@@ -26,7 +26,7 @@ import type {
 import type { SimulatedRandom } from "./random.ts";
 
 /** One message in so many goes through the real frames, which have to give what the copy gives. */
-const FRAMED_ONE_IN = 16;
+const FRAMED_ONE_IN = 256;
 
 /** Node ids are below. */
 const NODES_MAX = 2 ** 26;
@@ -77,7 +77,7 @@ interface Call {
  *
  * Faults come in two ways: drawn for every message by `setFaults` (and `startMessageSwarm`), or scripted, `cut`, `partition`, `isolate`,
  * `heal`, `clog`, `drop`, `hold`, `replay`. Everything follows from the seed. Neither side sees the other's memory: a message is copied, and
- * every sixteenth, and each whose bytes change on the way, goes through the real frames.
+ * one in 256, and each whose bytes change on the way, goes through the real frames.
  */
 export class SimulatedMessageNetwork {
   /** Called for everything that happens to a message. */

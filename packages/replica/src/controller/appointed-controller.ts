@@ -95,7 +95,11 @@ export class AppointedController {
   }
 
   /** Answers a broker; never rejects. */
-  async handle(request: PeerRequest): Promise<PeerResponse> {
+  handle(request: PeerRequest): Promise<PeerResponse> {
+    return request.kind === "clusterState" ? this.#clusterState(request) : this.#answer(request);
+  }
+
+  async #answer(request: Exclude<PeerRequest, ClusterStateRequest>): Promise<PeerResponse> {
     switch (request.kind) {
       case "register": {
         const answer = await this.#change((state) => register(state, request));
@@ -109,8 +113,6 @@ export class AppointedController {
           answer ?? { kind: "alterPartition", error: "NOT_CONTROLLER", leaderEpoch: -1, partitionEpoch: -1, isr: [] }
         );
       }
-      case "clusterState":
-        return this.#clusterState(request);
       case "describe":
         return { kind: "describe", error: "NONE", json: JSON.stringify(this.#state) };
       case "produce":

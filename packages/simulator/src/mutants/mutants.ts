@@ -412,15 +412,15 @@ export const MUTANTS: readonly Mutant[] = [
     edits: [
       {
         file: PARTITION,
-        find: `    if (isReplica && countsProgress) {`,
-        replace: `    if (isReplica) {`,
+        find: `      if (isReplica && countsProgress) {`,
+        replace: `      if (isReplica) {`,
       },
       {
         file: PARTITION,
-        find: `        brokerEpoch: fetcher.brokerEpoch,
-        fetchOffset,`,
-        replace: `        brokerEpoch: fetcher.brokerEpoch,
-        fetchOffset: countsProgress ? fetchOffset : seen.logEndOffset,`,
+        find: `          brokerEpoch: fetcher.brokerEpoch,
+          fetchOffset,`,
+        replace: `          brokerEpoch: fetcher.brokerEpoch,
+          fetchOffset: countsProgress ? fetchOffset : seen.logEndOffset,`,
       },
     ],
   },
@@ -463,8 +463,8 @@ export const MUTANTS: readonly Mutant[] = [
     edits: [
       {
         file: PARTITION,
-        find: `const limitOffset = isReplica ? seen.logEndOffset : seen.highWatermark;`,
-        replace: `const limitOffset = seen.logEndOffset;`,
+        find: `limitOffset: isReplica ? seen.logEndOffset : seen.highWatermark,`,
+        replace: `limitOffset: seen.logEndOffset,`,
       },
     ],
   },
