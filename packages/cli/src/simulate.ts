@@ -1,6 +1,7 @@
 import { appendFile, readFile, writeFile } from "node:fs/promises";
 import { renderHistory } from "@tidemark/console";
 import {
+  breaksRule,
   encodePlan,
   median,
   parseFailure,
@@ -21,8 +22,8 @@ import { formatCount, plural } from "./format.ts";
 import { printLine, Progress, styled } from "./terminal.ts";
 import { VERSION } from "./version.ts";
 
-/** The longest that shrinking one plan may take. */
-const SHRINK_MS_MAX = 120_000;
+/** CPU time that shrinking one plan may take. */
+const SHRINK_CPU_MS_MAX = 60_000;
 
 /** What to run. */
 export type SimulateWhat =
@@ -124,19 +125,21 @@ async function runOne(plan: Plan, options: SimulateOptions): Promise<SeedReport>
   return run.report;
 }
 
-async function shrinkAndWrite(plan: Plan, { failure }: SeedReport, path: string): Promise<void> {
+async function shrinkAndWrite(plan: Plan, { failure, virtualMs }: SeedReport, path: string): Promise<void> {
   if (failure === undefined) {
     printLine("shrink     no rule was broken: there is nothing to shrink");
     return;
   }
   const { id } = parseFailure(failure);
-  const endMs = performance.now() + SHRINK_MS_MAX;
+  const started = process.cpuUsage();
+  const cpuMs = (): number => {
+    const { user, system } = process.cpuUsage(started);
+    return (user + system) / 1000;
+  };
   const { plan: shrunk, replays } = await shrink(plan, {
-    breaks: async (candidate) => {
-      const report = await simulate(candidate.cluster.seed, candidate);
-      return report.failure !== undefined && parseFailure(report.failure).id === id;
-    },
-    isOver: () => performance.now() > endMs,
+    breaks: breaksRule(id),
+    brokeAtMs: virtualMs,
+    isOver: () => cpuMs() > SHRINK_CPU_MS_MAX,
   });
   await writeFile(path, encodePlan(shrunk));
   const counts = `${plural(plan.faults.length, "fault")} to ${shrunk.faults.length}`;

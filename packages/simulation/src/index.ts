@@ -17,4 +17,4 @@ export { median, SeedTally } from "./tally.ts";
 export { STORIES } from "./stories.ts";
 export type { Outcome } from "./stories.ts";
 export { wordsOfViolation } from "./wording.ts";
-export { shrink } from "./shrink.ts";
+export { breaksRule, shrink } from "./shrink.ts";

@@ -1,17 +1,25 @@
 import type { Clock, Timer } from "@tidemark/base";
 import { Kernel } from "@tidemark/simulator";
 
+/** Whoever ran it has seen enough. */
+export class RunEnded extends Error {
+  override readonly name = "RunEnded";
+}
+
 /** A kernel that has everything looked at between two events, and that ends the run with the first error of an event. */
 export class WatchedKernel extends Kernel {
   /** Called before each event, hence after all that the one before has led to. */
   onEvent: (() => void) | undefined;
   /** The first error thrown by an event or by `onEvent`. */
   failure: Error | undefined;
+  /** The run ends with a `RunEnded` at the first event behind it, in microseconds. */
+  endUs = Number.POSITIVE_INFINITY;
   #rejectRun: ((error: Error) => void) | undefined;
 
   protected override fireEvent(fire: () => void): void {
     if (this.failure !== undefined) return;
     try {
+      if (this.nowUs > this.endUs) throw new RunEnded(`nobody wants to know what comes after ${this.endUs / 1000} ms`);
       this.onEvent?.();
       fire();
     } catch (error) {

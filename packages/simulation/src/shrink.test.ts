@@ -2,7 +2,10 @@ import { describe, expect, test } from "vitest";
 import { encodePlan, parsePlan, PlanFileError } from "./plan-file.ts";
 import { planOf } from "./plan.ts";
 import type { Plan } from "./plan.ts";
-import { shrink } from "./shrink.ts";
+import { breaksRule, shrink } from "./shrink.ts";
+
+/** Behind the end of all plans. */
+const NEVER_MS = 1e9;
 
 /** The first seed whose plan has so many faults. */
 function planWithFaults(count: number): Plan {
@@ -18,7 +21,10 @@ describe("shrinking a plan", () => {
       for (const { type } of candidate.faults) if (type === needed[at]) at += 1;
       return at === needed.length && candidate.producers.length >= 1;
     };
-    const { plan: shrunk, replays } = await shrink(plan, { breaks: (candidate) => Promise.resolve(has(candidate)) });
+    const { plan: shrunk, replays } = await shrink(plan, {
+      breaks: (candidate) => Promise.resolve(has(candidate) ? NEVER_MS : undefined),
+      brokeAtMs: NEVER_MS,
+    });
     expect(shrunk.faults.map(({ type }) => type)).toEqual(needed);
     expect(shrunk.producers).toHaveLength(1);
     expect(shrunk.hasMessageFaults).toBe(false);
@@ -29,13 +35,46 @@ describe("shrinking a plan", () => {
 
   test("leaves a plan alone whose every part is needed, and stops at its bounds", async () => {
     const plan = planWithFaults(10);
-    const nothing = await shrink(plan, { breaks: () => Promise.resolve(false) });
+    const nothing = await shrink(plan, { breaks: () => Promise.resolve(undefined), brokeAtMs: NEVER_MS });
     expect(nothing.plan).toBe(plan);
-    const bounded = await shrink(plan, { breaks: () => Promise.resolve(false), replaysMax: 7 });
+    const bounded = await shrink(plan, {
+      breaks: () => Promise.resolve(undefined),
+      brokeAtMs: NEVER_MS,
+      replaysMax: 7,
+    });
     expect(bounded.replays).toBe(7);
     let looks = 0;
-    const stopped = await shrink(plan, { breaks: () => Promise.resolve(true), isOver: () => (looks += 1) > 3 });
+    const stopped = await shrink(plan, {
+      breaks: () => Promise.resolve(NEVER_MS),
+      brokeAtMs: NEVER_MS,
+      isOver: () => (looks += 1) > 3,
+    });
     expect(stopped.replays).toBeLessThanOrEqual(3);
+  });
+
+  test("runs nothing that comes after the break, nor waits much longer for it than the plan did before", async () => {
+    const plan = planWithFaults(20);
+    const brokeAtMs = plan.faults[9]?.atMs ?? 0;
+    const limits: number[] = [];
+    const { plan: shrunk } = await shrink(plan, {
+      breaks: (_candidate, untilMs) => {
+        limits.push(untilMs);
+        return Promise.resolve(limits.length === 1 ? brokeAtMs - 1000 : undefined);
+      },
+      brokeAtMs,
+    });
+    expect([shrunk.durationMs, shrunk.faults]).toEqual([
+      brokeAtMs,
+      plan.faults.filter(({ atMs }) => atMs <= brokeAtMs),
+    ]);
+    expect([limits[0], limits[1], limits.at(-1)]).toEqual([brokeAtMs + 10_000, brokeAtMs + 9000, brokeAtMs + 9000]);
+  });
+
+  test("a rule counts as broken only if it is the same one, and only up to the time that is looked at", async () => {
+    const plan = { ...planOf(3), durationMs: 1000, faults: [], phases: [] };
+    expect(await breaksRule("S1")(plan, NEVER_MS)).toBeUndefined();
+    // Cut short it fails with an error of no rule.
+    expect(await breaksRule("liveness")(plan, 500)).toBeUndefined();
   });
 
   test("never runs the same plan twice", async () => {
@@ -45,8 +84,9 @@ describe("shrinking a plan", () => {
         const text = JSON.stringify(candidate);
         expect(seen.has(text)).toBe(false);
         seen.add(text);
-        return Promise.resolve(false);
+        return Promise.resolve(undefined);
       },
+      brokeAtMs: NEVER_MS,
     });
     expect(seen.size).toBeGreaterThan(10);
   });

@@ -1,7 +1,13 @@
 import type { Fault, Plan } from "./plan.ts";
+import { RunEnded } from "./process.ts";
+import { parseFailure } from "./rules.ts";
+import { simulate } from "./simulate.ts";
 
 /** Runs of a plan that a shrinking may take, unless told otherwise. */
 const REPLAYS_MAX = 500;
+
+/** A smaller plan may break the rule so much later than the one that it comes from; what comes then is not looked at. */
+const LATER_MS_MAX = 10_000;
 
 export interface Shrunk {
   readonly plan: Plan;
@@ -9,11 +15,24 @@ export interface Shrunk {
 }
 
 export interface ShrinkOptions {
-  /** Whether a plan still breaks the same rule. */
-  readonly breaks: (plan: Plan) => Promise<boolean>;
+  /** When, in virtual time, a plan breaks the same rule; `undefined`: not up to `untilMs`. */
+  readonly breaks: (plan: Plan, untilMs: number) => Promise<number | undefined>;
+  /** When the plan that is to be shrunk breaks it. */
+  readonly brokeAtMs: number;
   readonly replaysMax?: number;
   /** Looked at before each replay: true ends the search with what was found so far. */
   readonly isOver?: () => boolean;
+}
+
+/** For `ShrinkOptions`: runs plans, no further than it has to. @param id of the rule, as `parseFailure` gives it */
+export function breaksRule(id: string): ShrinkOptions["breaks"] {
+  return async (plan, untilMs) => {
+    const { failure, virtualMs } = await simulate(plan.cluster.seed, plan, ({ kernel }) => {
+      kernel.endUs = untilMs * 1000;
+    });
+    if (failure === undefined || failure.startsWith(RunEnded.name)) return undefined;
+    return parseFailure(failure).id === id ? virtualMs : undefined;
+  };
 }
 
 /**
@@ -24,6 +43,7 @@ export interface ShrinkOptions {
  */
 export async function shrink(plan: Plan, options: ShrinkOptions): Promise<Shrunk> {
   const search = new Search(plan, options);
+  await search.cutToBreak();
   for (let size = -1; size !== sizeOf(search.plan) && !search.isOver;) {
     size = sizeOf(search.plan);
     await search.dropFaults();
@@ -50,10 +70,12 @@ class Search {
   replays = 0;
   readonly #options: ShrinkOptions;
   readonly #refused = new Set<string>();
+  #brokeAtMs: number;
 
   constructor(plan: Plan, options: ShrinkOptions) {
     this.plan = plan;
     this.#options = options;
+    this.#brokeAtMs = options.brokeAtMs;
   }
 
   get isOver(): boolean {
@@ -65,12 +87,22 @@ class Search {
     const text = JSON.stringify(candidate);
     if (this.isOver || this.#refused.has(text) || text === JSON.stringify(this.plan)) return false;
     this.replays += 1;
-    if (await this.#options.breaks(candidate)) {
-      this.plan = candidate;
-      return true;
+    const brokeAtMs = await this.#options.breaks(candidate, this.#brokeAtMs + LATER_MS_MAX);
+    if (brokeAtMs === undefined) {
+      this.#refused.add(text);
+      return false;
     }
-    this.#refused.add(text);
-    return false;
+    this.plan = candidate;
+    this.#brokeAtMs = brokeAtMs;
+    return true;
+  }
+
+  /** Takes away what comes after the rule is broken: the history before it stays the same. */
+  async cutToBreak(): Promise<void> {
+    const { faults, durationMs } = this.plan;
+    const endMs = Math.ceil(this.#brokeAtMs);
+    if (endMs >= durationMs) return;
+    await this.take({ ...this.plan, durationMs: endMs, faults: faults.filter(({ atMs }) => atMs <= endMs) });
   }
 
   /** Leaves out ever smaller parts of the faults (delta debugging, without its complements: they are the next round). */
