@@ -2,7 +2,7 @@ import { SeedTally, simulate } from "@tidemark/simulation";
 import { describe, expect, test } from "vitest";
 
 /** More of them: `TIDEMARK_SEEDS=2000 npx vitest run --project simulation`; from another on: `TIDEMARK_FIRST_SEED=10000`. */
-const COUNT = Number(process.env["TIDEMARK_SEEDS"] ?? 200);
+const COUNT = Number(process.env["TIDEMARK_SEEDS"] ?? 500);
 const FIRST = Number(process.env["TIDEMARK_FIRST_SEED"] ?? 1);
 const BLOCK = 50;
 /** For a seed, on a machine that is busy with other things. */
