@@ -305,6 +305,41 @@ describe("fetching", () => {
     expect(state.highWatermark).toBe(130);
   });
 
+  test("OR-07 the leader's log start is taken after its high watermark, and never beyond what is committed here", () => {
+    const state = fetching(100, "1@0", 50);
+    expect(step(state, fetchAnswer(ask(state, "fetch"), { highWatermark: 80, logStartOffset: 60 }))).toEqual([
+      { type: "highWatermark", offset: 80 },
+      { type: "raiseLogStart", offset: 60 },
+    ]);
+    expect(step(state, { type: "logMoved", log: facts(100, "1@60", 60) })).toEqual([]);
+    expect(ask(state, "fetch")).toMatchObject({ fetchOffset: 100, logStartOffset: 60 });
+
+    const behind = fetching(100, "1@0", 50);
+    const bytes = new Uint8Array(5);
+    step(behind, fetchAnswer(ask(behind, "fetch"), { bytes, highWatermark: 110, logStartOffset: 120 }));
+    expect(step(behind, { type: "appended", log: facts(105, "1@0"), nowMs: 0 })).toEqual([
+      { type: "highWatermark", offset: 105 },
+      { type: "raiseLogStart", offset: 105 },
+    ]);
+  });
+
+  test("a log start at or below the own one, an answer that is refused, and one that diverges raise nothing", () => {
+    const raised = (answer: Parameters<typeof fetchAnswer>[1]): boolean => {
+      const state = followerOf(facts(100, "1@10", 10), 100);
+      skipAsking(state);
+      const effects = step(state, fetchAnswer(ask(state, "fetch"), { highWatermark: 100, ...answer }));
+      return effects.some(({ type }) => type === "raiseLogStart");
+    };
+    expect([9, 10, 11].map((logStartOffset) => raised({ logStartOffset }))).toEqual([false, false, true]);
+    expect(raised({ logStartOffset: 50, error: "NOT_LEADER_OR_FOLLOWER" })).toBe(false);
+    expect(raised({ logStartOffset: 50, divergingEpoch: 1, divergingEndOffset: 60 })).toBe(false);
+    const refused = followerOf(facts(100, "1@10", 10), 100);
+    skipAsking(refused);
+    const bytes = new Uint8Array(5);
+    step(refused, fetchAnswer(ask(refused, "fetch"), { bytes, highWatermark: 100, logStartOffset: 50 }));
+    expect(step(refused, { type: "appendRefused", reason: "corrupt", nowMs: 0 })).toMatchObject([{ type: "backOff" }]);
+  });
+
   test("BR-034 an answer of two moments, whose log start lies above its own records: they are appended, and nothing is emptied", () => {
     const state = fetching(0, "", 0);
     const bytes = new Uint8Array(5);
@@ -312,6 +347,7 @@ describe("fetching", () => {
     expect(step(state, fetchAnswer(ask(state, "fetch"), answer))).toEqual([{ type: "append", bytes }]);
     expect(step(state, { type: "appended", log: facts(10, "1@0"), nowMs: 0 })).toEqual([
       { type: "highWatermark", offset: 10 },
+      { type: "raiseLogStart", offset: 10 },
     ]);
     expect(state.nextRequest(0)).toMatchObject({ type: "fetch", fetchOffset: 10, lastFetchedEpoch: 1 });
   });

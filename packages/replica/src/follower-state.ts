@@ -59,7 +59,9 @@ export type FollowerInput =
   | { readonly type: "appended"; readonly log: LogFacts; readonly nowMs: number }
   /** The answer's bytes were refused by the log, which is as it was: corrupt, or no room for them at present. They are asked for again. */
   | { readonly type: "appendRefused"; readonly reason: string; readonly nowMs: number }
-  | { readonly type: "flushed"; readonly flushedEndOffset: Offset };
+  | { readonly type: "flushed"; readonly flushedEndOffset: Offset }
+  /** Its start went up as `raiseLogStart` says, or an empty log begins anew before its start: where the leader's first batch begins. */
+  | { readonly type: "logMoved"; readonly log: LogFacts };
 
 export type TruncationCause = "epochAnswer" | "divergingEpoch" | "leaderEndOffset" | "leaderLogStart";
 
@@ -70,6 +72,8 @@ export type FollowerEffect =
   /** Answered by `appended` or `appendRefused`. */
   | { readonly type: "append"; readonly bytes: Uint8Array }
   | { readonly type: "highWatermark"; readonly offset: Offset }
+  /** The leader has nothing below any more, and it is committed here: it goes. Answered by `logMoved`. */
+  | { readonly type: "raiseLogStart"; readonly offset: Offset }
   | { readonly type: "backOff"; readonly untilMs: number; readonly reason: string }
   /** This followership ends here: a newer leader epoch has to come from the controller. */
   | { readonly type: "fenced"; readonly reason: string };
@@ -88,6 +92,12 @@ export type FollowerEffect =
  * ```
  */
 export type FollowerPhase = "asking" | "truncating" | "fetching" | "appending" | "fenced";
+
+/** What a leader tells with a fetch's answer. */
+interface LeaderOffsets {
+  readonly highWatermark: number;
+  readonly logStartOffset: number;
+}
 
 export interface FollowerStart {
   readonly leaderId: number;
@@ -113,8 +123,8 @@ export class FollowerState {
   /** What follows a truncation. */
   #afterTruncation: "asking" | "fetching" = "fetching";
   #highWatermark: Offset;
-  /** Taken after the append that it came with. */
-  #leaderHighWatermark: number | undefined;
+  /** Taken after the append that they came with. */
+  #leaderOffsets: LeaderOffsets | undefined;
   #outstanding: FollowerRequest | undefined;
   #waitUntilMs = Number.NEGATIVE_INFINITY;
   /** Log end and latest epoch when the leader last said out of range: asking again without a change would go on for ever. */
@@ -159,6 +169,10 @@ export class FollowerState {
       case "sent":
         this.#outstanding = input.request;
         return;
+      case "logMoved":
+        this.#log = input.log;
+        this.#clampHighWatermark(effects);
+        return;
       case "flushed":
         this.#log = { ...this.#log, flushedEndOffset: input.flushedEndOffset };
         return;
@@ -172,7 +186,7 @@ export class FollowerState {
         this.#log = input.log;
         if (this.#phase !== "appending") fail("only an appending follower has appended", { phase: this.#phase });
         this.#phase = "fetching";
-        this.#takeHighWatermark(this.#leaderHighWatermark, effects);
+        this.#takeLeaderOffsets(effects);
         return;
       case "appendRefused":
         this.#phase = "fetching";
@@ -243,8 +257,7 @@ export class FollowerState {
   }
 
   #onFetchAnswer(
-    input: {
-      readonly highWatermark: number;
+    input: LeaderOffsets & {
       readonly divergingEpoch: number;
       readonly divergingEndOffset: number;
       readonly bytes: Uint8Array;
@@ -260,9 +273,10 @@ export class FollowerState {
       return;
     }
     this.#outOfRangeAt = undefined;
-    if (input.bytes.length === 0) return this.#takeHighWatermark(input.highWatermark, effects);
+    // Not the input itself, which holds memory that is given back.
+    this.#leaderOffsets = { highWatermark: input.highWatermark, logStartOffset: input.logStartOffset };
+    if (input.bytes.length === 0) return this.#takeLeaderOffsets(effects);
     this.#phase = "appending";
-    this.#leaderHighWatermark = input.highWatermark;
     effects.push({ type: "append", bytes: input.bytes });
   }
 
@@ -298,11 +312,18 @@ export class FollowerState {
     return true;
   }
 
-  #takeHighWatermark(leaderHighWatermark: number | undefined, effects: FollowerEffect[]): void {
-    this.#leaderHighWatermark = undefined;
-    if (leaderHighWatermark === undefined || leaderHighWatermark < 0) return;
+  /**
+   * High watermark, then log start, which may not pass it: what is not known here to be committed stays.
+   * Source: apache/kafka core/src/main/scala/kafka/server/ReplicaFetcherThread.scala, processPartitionData
+   */
+  #takeLeaderOffsets(effects: FollowerEffect[]): void {
+    const leader = this.#leaderOffsets;
+    this.#leaderOffsets = undefined;
+    if (leader === undefined || leader.highWatermark < 0) return;
     const { logStartOffset, logEndOffset } = this.#log;
-    this.#setHighWatermark(toOffset(Math.max(logStartOffset, Math.min(leaderHighWatermark, logEndOffset))), effects);
+    this.#setHighWatermark(toOffset(Math.max(logStartOffset, Math.min(leader.highWatermark, logEndOffset))), effects);
+    const offset = toOffset(Math.min(Math.max(leader.logStartOffset, logStartOffset), this.#highWatermark));
+    if (offset > logStartOffset) effects.push({ type: "raiseLogStart", offset });
   }
 
   #clampHighWatermark(effects: FollowerEffect[]): void {

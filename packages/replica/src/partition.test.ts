@@ -1,7 +1,9 @@
-import { toLeaderEpoch } from "@tidemark/base";
+import { toLeaderEpoch, toOffset } from "@tidemark/base";
+import { LogError } from "@tidemark/log";
 import { encodeBatch } from "@tidemark/wire";
 import { describe, expect, test } from "vitest";
 import { batch, leader, stateOf, stored } from "./partition.fixture.ts";
+import type { Replica } from "./partition.fixture.ts";
 
 describe("FN fencing", () => {
   test("FN-01 a leader of epoch 5: the same epoch, a lower and a higher one; a replica must name one", async () => {
@@ -238,6 +240,33 @@ describe("MI produces on the shell", () => {
   });
 });
 
+/** Answers what a follower asks first. */
+async function answerEpoch({ partition }: Replica, leaderEpoch: number, endOffset: number): Promise<void> {
+  const asked = partition.takeRequest(0);
+  if (asked === undefined) throw new Error("a follower asks");
+  const ends = { error: "NONE", leaderEpoch, endOffset, logStartOffset: 0, logEndOffset: endOffset } as const;
+  await partition.answered({ type: "epochAnswer", request: asked.request, ...ends, nowMs: 0 });
+}
+
+/** Answers the next fetch, by default with no records. */
+async function answerFetch(
+  { partition }: Replica,
+  ends: { readonly highWatermark: number; readonly logStartOffset: number },
+  bytes: Uint8Array = new Uint8Array(0),
+): Promise<void> {
+  const asked = partition.takeRequest(0);
+  if (asked === undefined) throw new Error("a follower fetches");
+  const more = { logEndOffset: 4, divergingEpoch: -1, divergingEndOffset: -1, bytes };
+  await partition.answered({
+    type: "fetchAnswer",
+    request: asked.request,
+    error: "NONE",
+    ...ends,
+    ...more,
+    nowMs: 0,
+  });
+}
+
 describe("following", () => {
   test("a cut is made, told with its cause, and the next fetch goes on from there", async () => {
     const replica = await leader([1, 1, 2, 2], { leader: 2, leaderEpoch: 3 }, 2);
@@ -271,6 +300,58 @@ describe("following", () => {
       fetchOffset: 2,
       lastFetchedEpoch: 1,
     });
+  });
+
+  test("the leader's log start is taken: segments below go, and a restart begins there", async () => {
+    const replica = await leader([1, 1, 1, 1], { leader: 2, leaderEpoch: 3 });
+    await answerEpoch(replica, 1, 4);
+    await answerFetch(replica, { highWatermark: 3, logStartOffset: 2 });
+    expect([replica.log.logStartOffset, replica.partition.highWatermark, replica.log.logEndOffset]).toEqual([2, 3, 4]);
+    expect(replica.partition.takeRequest(0)?.request).toMatchObject({ fetchOffset: 4, logStartOffset: 2 });
+    expect([replica.failures, replica.truncations]).toEqual([[], []]);
+  });
+
+  test("LG-15 OR-07 an empty log whose start lies inside the leader's first batch begins anew where that does; then the leader's start is taken", async () => {
+    const replica = await leader([], { leader: 2, leaderEpoch: 3 });
+    await replica.log.truncateFullyAndStartAt(toOffset(5));
+    const offsets = (): readonly number[] => [
+      replica.log.logStartOffset,
+      replica.partition.highWatermark,
+      replica.log.logEndOffset,
+    ];
+    await answerFetch(replica, { highWatermark: 9, logStartOffset: 5 }, stored(["a", "b", "c"], 4, 1));
+    expect([offsets(), replica.log.epochEntries]).toEqual([[5, 7, 7], [{ epoch: 1, startOffset: 5 }]]);
+    await answerFetch(replica, { highWatermark: 9, logStartOffset: 5 }, stored(["d", "e"], 7, 1));
+    expect([offsets(), replica.failures]).toEqual([[5, 9, 9], []]);
+  });
+
+  test("LG-14 bytes that the log would refuse, or that do not reach its start, do not make an empty log begin anew", async () => {
+    const damaged = stored(["a", "b", "c"], 4, 1);
+    damaged[damaged.length - 1] = 0xff;
+    for (const bytes of [damaged, stored(["a"], 3, 1), stored(["a", "b", "c"], 4, 1).subarray(0, 70)]) {
+      const replica = await leader([], { leader: 2, leaderEpoch: 3 });
+      await replica.log.truncateFullyAndStartAt(toOffset(5));
+      await answerFetch(replica, { highWatermark: 9, logStartOffset: 5 }, bytes);
+      expect([replica.log.logStartOffset, replica.log.logEndOffset, replica.failures]).toEqual([5, 5, []]);
+    }
+    const full = await leader([1, 1], { leader: 2, leaderEpoch: 3 });
+    await answerEpoch(full, 1, 2);
+    await answerFetch(full, { highWatermark: 2, logStartOffset: 0 }, stored(["a", "b", "c"], 1, 1));
+    expect([full.log.logEndOffset, full.failures]).toEqual([2, []]);
+  });
+
+  test("no room to note the leader's log start: it stays, and is taken with a later answer", async () => {
+    const replica = await leader([1, 1, 1, 1], { leader: 2, leaderEpoch: 3 });
+    await answerEpoch(replica, 1, 4);
+    replica.log.deleteRecords = () =>
+      Promise.reject(
+        new LogError({ code: "KAFKA_STORAGE_ERROR", failure: "ENOSPC", path: "log/orders-0", operation: "state" }),
+      );
+    await answerFetch(replica, { highWatermark: 3, logStartOffset: 2 });
+    expect([replica.failures, replica.log.logStartOffset]).toEqual([[], 0]);
+    Reflect.deleteProperty(replica.log, "deleteRecords");
+    await answerFetch(replica, { highWatermark: 3, logStartOffset: 2 });
+    expect([replica.failures, replica.log.logStartOffset]).toEqual([[], 2]);
   });
 
   test.each(["nothing", "part"] as const)(

@@ -11,6 +11,7 @@ import type {
   PartitionState,
   PeerErrorCode,
 } from "@tidemark/wire";
+import { checkCrc, scanBatch } from "@tidemark/wire";
 import { FollowerState } from "./follower-state.ts";
 import type { FollowerEffect, FollowerInput, FollowerRequest, LogFacts, TruncationCause } from "./follower-state.ts";
 import { canLead, LeaderState } from "./leader-state.ts";
@@ -471,6 +472,8 @@ export class Partition {
         case "highWatermark":
           this.#moved.wake();
           break;
+        case "raiseLogStart":
+          return this.#raiseLogStart(role, effect.offset).then(() => this.#carryOut(role, effects, next));
         case "backOff":
           break; // `nextRequest` knows; the fetcher asks again in time.
         case "fenced":
@@ -484,8 +487,15 @@ export class Partition {
   }
 
   async #appendAsFollower(role: Extract<Role, { type: "follower" }>, bytes: Uint8Array): Promise<void> {
+    const options = { leaderEpoch: toLeaderEpoch(role.state.leaderEpoch) };
     try {
-      await this.log.appendAsFollower(bytes, { leaderEpoch: toLeaderEpoch(role.state.leaderEpoch) });
+      const beginOffset = this.#beginBefore(bytes);
+      if (beginOffset !== undefined) {
+        await this.log.truncateFullyAndStartAt(beginOffset);
+        if (this.#role !== role) return;
+        await this.#follow(role, { type: "logMoved", log: this.#facts });
+      }
+      await this.log.appendAsFollower(bytes, options);
     } catch (error) {
       // A full disk passes, and has left nothing of the batches behind.
       if (!(error instanceof LogError) || (error.code === "KAFKA_STORAGE_ERROR" && !error.retriable)) throw error;
@@ -496,6 +506,32 @@ export class Partition {
     if (this.#role !== role) return;
     await this.#follow(role, { type: "appended", log: this.#facts, nowMs: this.#nowMs });
     this.#moved.wake();
+  }
+
+  /**
+   * Where an empty log has to begin for a batch that holds its start, and offsets below it: those were deleted on the leader from the
+   * middle of that batch on.
+   * Source: apache/kafka core/src/main/scala/kafka/cluster/Partition.scala, appendRecordsToFollowerOrFutureReplica
+   */
+  #beginBefore(bytes: Uint8Array): Offset | undefined {
+    const { logStartOffset, logEndOffset } = this.log;
+    if (logStartOffset !== logEndOffset) return undefined;
+    const scan = scanBatch(bytes, 0);
+    // Nothing is thrown away for bytes that the log would refuse.
+    if (scan.type !== "batch" || !checkCrc(bytes, scan.header)) return undefined;
+    const { baseOffset, lastOffset } = scan.header;
+    return baseOffset < logEndOffset && lastOffset >= logEndOffset ? toOffset(baseOffset) : undefined;
+  }
+
+  async #raiseLogStart(role: Extract<Role, { type: "follower" }>, offset: Offset): Promise<void> {
+    try {
+      await this.log.deleteRecords(offset, role.state.highWatermark);
+    } catch (error) {
+      // The next answer asks for it again.
+      if (!(error instanceof LogError && error.retriable)) throw error;
+    }
+    if (this.#role !== role) return;
+    await this.#follow(role, { type: "logMoved", log: this.#facts });
   }
 
   async #truncate(

@@ -173,8 +173,8 @@ export const MUTANTS: readonly Mutant[] = [
     edits: [
       {
         file: FOLLOWER,
-        find: `toOffset(Math.max(logStartOffset, Math.min(leaderHighWatermark, logEndOffset)))`,
-        replace: `toOffset(Math.max(logStartOffset, leaderHighWatermark))`,
+        find: `toOffset(Math.max(logStartOffset, Math.min(leader.highWatermark, logEndOffset)))`,
+        replace: `toOffset(Math.max(logStartOffset, leader.highWatermark))`,
       },
     ],
   },
@@ -502,7 +502,8 @@ export const MUTANTS: readonly Mutant[] = [
         find: `      const answer = { epoch: input.divergingEpoch, endOffset: input.divergingEndOffset };
 `,
         replace: `      const answer = { epoch: input.divergingEpoch, endOffset: input.divergingEndOffset };
-      this.#takeHighWatermark(input.highWatermark, effects);
+      this.#leaderOffsets = input;
+      this.#takeLeaderOffsets(effects);
 `,
       },
       {
