@@ -226,7 +226,10 @@ export class Checker {
       if (hasMoved(seen, held)) isNew = true;
     }
     if (isNew) this.#checkAll();
-    for (const seen of this.#seen) seen.isrSize = seen.node.held.partition?.leaderState?.isr.length ?? 0;
+    for (const seen of this.#seen) {
+      seen.isrSize = seen.node.held.partition?.leaderState?.isr.length ?? 0;
+      if (seen.lostTail && this.#isFoundOut(seen)) seen.lostTail = false;
+    }
   }
 
   #checkAll(): void {
@@ -463,10 +466,7 @@ export class Checker {
     this.#decided = decided;
     if (decided.isr.length === 1 && decided.leader === decided.isr[0])
       this.#aloneEpochs.set(decided.leader, decided.leaderEpoch);
-    for (const seen of this.#seen) {
-      // The controller has found it out. Before, a leader may still be taking in the replica that it was.
-      if (this.#isRegistered(seen.node) && !decided.isr.includes(seen.node.brokerId)) seen.lostTail = false;
-    }
+    for (const seen of this.#seen) if (this.#isFoundOut(seen)) seen.lostTail = false;
     if (decided.leader >= 0 && !decided.isr.includes(decided.leader))
       throw new Violation("S23", `leader ${decided.leader} is not in the ISR ${decided.isr.join()}`);
     for (const member of decided.isr) {
@@ -479,6 +479,15 @@ export class Checker {
       throw new Violation("S23", `epochs fell: ${JSON.stringify(before)} to ${JSON.stringify(decided)}`);
     if (decided.leaderEpoch !== before.leaderEpoch) return;
     for (const member of decided.isr) if (!before.isr.includes(member)) this.#checkJoined(this.#of(member), decided);
+  }
+
+  /**
+   * The controller knows of the loss, and counts on the replica no more. Before, a leader may still be taking in the one that it was. Looked
+   * for at each event: it may hold for a short time only, until a registration of an earlier process arrives once more.
+   */
+  #isFoundOut({ node }: Seen): boolean {
+    const { decided } = this.#cluster;
+    return decided !== undefined && this.#isRegistered(node) && !decided.isr.includes(node.brokerId);
   }
 
   #isRegistered({ brokerId, bootId }: Node): boolean {

@@ -131,6 +131,8 @@ export class Liveness {
     const { network } = cluster;
     const node = cluster.node(brokerId);
     if (!node.isRunning && fault !== "dead") await cluster.start(brokerId);
+    // A pause that the end of the faults came upon would last for ever, and hide the fault that is meant.
+    if (fault !== "dead" && fault !== "paused") cluster.resume(brokerId);
     switch (fault) {
       case "dead":
         if (!node.isRunning) return;
