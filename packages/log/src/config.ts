@@ -122,7 +122,10 @@ export const GROUP_BYTES_MAX = 1024 ** 2;
 /** Appends of one partition that wait for the disk; past it `append` answers QUEUE_FULL. */
 export const QUEUED_BYTES_MAX = 64 * 1024 ** 2;
 
-/** The recovery point never lags the log end by more than this (and one group). */
+/**
+ * With `always` the recovery point never lags the log end by more than this and one group. Otherwise a flush begins then, unless one is
+ * under way: writes that come faster than the disk takes them in let it lag further.
+ */
 export const UNFLUSHED_BYTES_MAX = 64 * 1024 ** 2;
 
 /** Sealed segments whose file stays open after a read. */
