@@ -325,6 +325,29 @@ describe("following", () => {
     expect([offsets(), replica.failures]).toEqual([[5, 9, 9], []]);
   });
 
+  test("nothing is appended when the role ends while an empty log is made to begin anew", async () => {
+    const replica = await leader([], { leader: 2, leaderEpoch: 3 });
+    const { log, partition } = replica;
+    await log.truncateFullyAndStartAt(toOffset(5));
+    const truncate = log.truncateFullyAndStartAt.bind(log);
+    let changed: Promise<void> | undefined;
+    log.truncateFullyAndStartAt = async (offset) => {
+      await truncate(offset);
+      // Just behind the look at the role that follows.
+      queueMicrotask(() => {
+        changed = partition.applyState(stateOf({ leader: 1, leaderEpoch: 4, partitionEpoch: 9 }));
+      });
+    };
+    let appends = 0;
+    log.appendAsFollower = () => {
+      appends += 1;
+      return Promise.reject(new Error("no follower any more"));
+    };
+    await answerFetch(replica, { highWatermark: 9, logStartOffset: 5 }, stored(["a", "b", "c"], 4, 1));
+    await changed;
+    expect([appends, partition.role, replica.failures]).toEqual([0, "leader", []]);
+  });
+
   test("LG-14 bytes that the log would refuse, or that do not reach its start, do not make an empty log begin anew", async () => {
     const damaged = stored(["a", "b", "c"], 4, 1);
     damaged[damaged.length - 1] = 0xff;

@@ -494,6 +494,7 @@ export class Partition {
         await this.log.truncateFullyAndStartAt(beginOffset);
         if (this.#role !== role) return;
         await this.#follow(role, { type: "logMoved", log: this.#facts });
+        if (this.#role !== role) return;
       }
       await this.log.appendAsFollower(bytes, options);
     } catch (error) {
