@@ -256,8 +256,8 @@ test("a client that asks for much in many requests and reads nothing makes a bro
       maxBytes: 2 ** 31 - 1,
       partitions: [partition],
     } as const;
-    /** Sends requests and reads no answer until all of them are made. */
-    const unread = async (count: number, maxBytes: number): Promise<void> => {
+    /** Sends requests and reads no answer until all of them are made, and lie there as told. */
+    const unread = async (count: number, maxBytes: number, areThere: () => boolean): Promise<void> => {
       const stream = await network.connect(address, { timeoutMs: 10_000 });
       const decoder = new FrameDecoder();
       let answers = 0;
@@ -283,16 +283,18 @@ test("a client that asks for much in many requests and reads nothing makes a bro
       // The broker has answered as many that came after them.
       for (let round = 0; round < count; round += 1)
         await transport.request(address, { ...fetch, maxBytes: 1 }, { timeoutMs: 10_000 });
+      // Their reads may take longer than those of the small ones behind them.
+      await vi.waitUntil(areThere, { timeout: 15_000 });
       stream.resume();
       await whenAnswered;
       stream.destroy();
     };
-    await unread(FETCHES_UNREAD, 2 ** 31 - 1);
+    await unread(FETCHES_UNREAD, 2 ** 31 - 1, () => pool.lentBytesPeak > SERVER_UNSENT_BYTES_MAX / 2);
     // 64 batches of 65 KB for each of the requests would be 267 MB.
     expect(pool.lentBytesPeak).toBeLessThan(SERVER_UNSENT_BYTES_MAX + (FETCHES_UNREAD + 1) * 70_000);
     expect(pool.lentBytesPeak).toBeGreaterThan(SERVER_UNSENT_BYTES_MAX / 2);
     // Answers that the socket still has room for, though the system has none any more.
-    await unread(4 * FETCHES_UNREAD - 1, 1);
+    await unread(4 * FETCHES_UNREAD - 1, 1, () => true);
     await vi.waitUntil(() => pool.lentBytes === 0, { timeout: 15_000 });
   } finally {
     await transport.close();
