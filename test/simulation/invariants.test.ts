@@ -10,6 +10,7 @@ import {
   ClientHistory,
   ExcusedStall,
   Liveness,
+  NAME,
   parseFailure,
   planOf,
   simulate,
@@ -204,6 +205,31 @@ const PROOFS: readonly Proof[] = [
       await cluster.produce(1, ["two", "in one"]);
       await cluster.converged();
       tells(cluster.partition(2), "highWatermark", 6);
+    },
+  },
+  {
+    says: /^S6: broker 2: log start fell from 3 to 1/u,
+    spoil: async (cluster) => {
+      await cluster.node(2).broker?.logs.deleteRecords(NAME.topic, NAME.partition, toOffset(3));
+      await cluster.wait(50);
+      tells(logOf(cluster, 2), "logStartOffset", 1);
+    },
+  },
+  {
+    says: /^S6: broker 2 had deleted everything below 4, and starts with 0/u,
+    spoil: async (cluster, checker) => {
+      // Somebody was told so, and nothing was done.
+      checker.deletedRecords(2, 4);
+      checker.crashes(2, false);
+      await cluster.kill(2);
+      await cluster.start(2);
+    },
+  },
+  {
+    says: /^S7: broker 2: its first batch is at 3, and no log start was above 0/u,
+    spoil: async (cluster) => {
+      tells(logOf(cluster, 2), "segments", [{ baseOffset: 3, sizeBytes: 0, indexEntries: 0 }]);
+      await cluster.produce(1, ["more"]);
     },
   },
   {
@@ -408,6 +434,13 @@ describe("so is each rule about the end of a run", () => {
 
 /** What the files and logs of a cluster at rest are found to be. As `PROOFS`. */
 const FILE_PROOFS: readonly Proof[] = [
+  {
+    says: /^S26: broker 1: its epochs begin at 0, its log at 2/u,
+    spoil: async (cluster) => {
+      await cluster.node(1).broker?.logs.deleteRecords(NAME.topic, NAME.partition, toOffset(2));
+      tells(logOf(cluster, 1), "epochEntries", [{ epoch: 0, startOffset: 0 }]);
+    },
+  },
   {
     says: /^S26: broker 2: .*leader-epoch-checkpoint: .*checkpoint-damaged/u,
     spoil: async (cluster) => {

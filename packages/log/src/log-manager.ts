@@ -16,6 +16,7 @@ import {
 } from "./partition-directory.ts";
 import type { TopicPartition } from "./partition-directory.ts";
 import { PartitionLog } from "./partition-log.ts";
+import { readStateOffset } from "./state-values.ts";
 import { encodeTopic, topicKey } from "./topic-config.ts";
 import type { TopicConfig, TopicDescription, TopicStatus } from "./topic-config.ts";
 import { listLogDirectory, loadTopics, removeTree } from "./topic-loading.ts";
@@ -79,7 +80,10 @@ export interface LogManagerReport {
 export interface LastWords {
   /** Goes into the marker: the controller tells a clean stop by it. */
   readonly brokerEpoch?: number;
-  /** Default: the log end. */
+  /**
+   * Default: the log end, for a log without other replicas. Where it knows nothing of a log, as of one whose leader was not told yet, what was
+   * noted last counts.
+   */
   readonly highWatermark?: (topic: string, partition: number) => Offset | undefined;
 }
 
@@ -322,13 +326,19 @@ export class LogManager {
     const highWatermarks: OffsetCheckpointEntry[] = entries.map(({ log, topic, partition }) => ({
       topic,
       partition,
-      // The only replica: everything it has is committed.
-      offset: last.highWatermark?.(topic, partition) ?? log.logEndOffset,
+      offset: this.#lastHighWatermark(log, last),
     }));
     const cleanerOffsets = entries.flatMap(({ log: { cleanerOffset: offset }, topic, partition }) =>
       offset === undefined ? [] : [{ topic, partition, offset }],
     );
     await this.#checkpoints.writeAll({ recoveryPoints, logStarts: logStartsOf(logs), highWatermarks, cleanerOffsets });
+  }
+
+  #lastHighWatermark({ topic, partition, logEndOffset }: PartitionLog, last: LastWords): Offset {
+    if (last.highWatermark === undefined) return logEndOffset;
+    const known =
+      last.highWatermark(topic, partition) ?? readStateOffset(this.state, "high-watermark", topic, partition);
+    return toOffset(Math.min(known ?? 0, logEndOffset));
   }
 
   async #createTopic(

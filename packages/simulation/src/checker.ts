@@ -2,9 +2,11 @@ import type { PartitionLog } from "@tidemark/log";
 import type { Partition } from "@tidemark/replica";
 import type { PartitionState } from "@tidemark/wire";
 import { scanBatch } from "@tidemark/wire";
-import type { Cluster, Held, Node } from "./cluster.ts";
+import type { Cluster, Node } from "./cluster.ts";
 import { BatchList, isDurable, ReplicaView } from "./replica-view.ts";
 import type { ViewedBatch } from "./replica-view.ts";
+import { hasFailedLog, hasMoved, nameOf, roleOf } from "./seen-replica.ts";
+import type { Seen } from "./seen-replica.ts";
 
 /** A rule of the protocol was broken. `id` names it as the list below does. */
 export class Violation extends Error {
@@ -15,32 +17,6 @@ export class Violation extends Error {
     super(`${id}: ${message}`);
     this.id = id;
   }
-}
-
-interface Seen {
-  readonly node: Node;
-  readonly view: ReplicaView;
-  log: unknown;
-  /** Where the log ended when its disk failed. */
-  failedEndOffset: number;
-  role: unknown;
-  /** The same, if it is a leader's. */
-  leading: Partition["leaderState"];
-  highWatermark: number;
-  /** While it leads; before the event that is looked at. */
-  isrSize: number;
-  leaderEpoch: number;
-  partitionEpoch: number;
-  /** Its machine lost what was not synced; until it has left the ISR nothing is demanded of it. */
-  lostTail: boolean;
-  /** What the next start has to find, after a crash. */
-  floor: number;
-  /** The part of it that was synced: what is left when the machine goes before that start. */
-  syncedFloor: number;
-  /** When produce requests arrived, in order, as far back as one may wait. */
-  readonly produces: number[];
-  /** When the process was last seen to stand still. */
-  pausedUs: number;
 }
 
 /** A broker's questions that may be out at a time: one to a leader, one for the cluster state, some about its ISR or its registration. */
@@ -61,7 +37,7 @@ const PRODUCE_US_MAX = 10_000_000;
  * | S3 | one leader an epoch; epochs of a log, of a replica, of the epoch cache only grow |
  * | S4 | members of the controller's ISR hold all that was ever committed |
  * | S5 | a high watermark that moves is covered by the maximal ISR, and by no fewer than min.insync.replicas |
- * | S6 | log start <= high watermark <= log end; a leader's high watermark never falls |
+ * | S6 | log start <= high watermark <= log end; a leader's high watermark never falls, nor does a start that was answered for |
  * | S7 | nothing below the high watermark that a replica knows is cut |
  * | S8 | nothing that the leader has is cut |
  * | S9 | the epoch cache names the epoch of every batch |
@@ -84,6 +60,8 @@ export class Checker {
   /** The last epoch in which the controller had this broker lead alone. */
   readonly #aloneEpochs = new Map<number, number>();
   #decided: PartitionState | undefined;
+  /** The highest log start of any replica so far: whoever ends below it may be told to begin anew there. */
+  #logStartMax = 0;
   #knowsProduces = false;
   /** Looks that found something new. */
   checks = 0;
@@ -97,8 +75,10 @@ export class Checker {
     this.#cluster = cluster;
     this.#seen = [...cluster.nodes.values()].map((node) => ({
       node,
-      view: new ReplicaView(),
+      view: new ReplicaView((offset) => this.committed.chainAt(offset)),
       log: undefined,
+      logStartOffset: 0,
+      deletedTo: 0,
       failedEndOffset: 0,
       role: undefined,
       leading: undefined,
@@ -150,6 +130,7 @@ export class Checker {
     // What the sync has lost was looked at when it failed.
     if (brokenDisk === "lost" && isSafe) return;
     if (log !== undefined) {
+      this.#followStart(seen, log);
       // A cut may be under way that the log does not tell of yet.
       const presentEnd = seen.view.endIn(seen.node.environment);
       if (presentEnd < seen.view.endOffset && brokenDisk !== "lost")
@@ -162,6 +143,12 @@ export class Checker {
     } else if (losesTail) seen.floor = seen.syncedFloor;
     // While it opens its logs it adds nothing to what the crash before has left.
     else if (log !== undefined) seen.floor = seen.view.endOffset;
+  }
+
+  /** A broker has answered that the records below its log start are deleted. */
+  deletedRecords(brokerId: number, logStartOffset: number): void {
+    const seen = this.#of(brokerId);
+    seen.deletedTo = Math.max(seen.deletedTo, logStartOffset);
   }
 
   /** An acknowledgement by all has arrived. */
@@ -223,6 +210,7 @@ export class Checker {
     for (const seen of this.#seen) {
       const { held } = seen.node;
       this.#checkBounds(seen, held.partition);
+      this.#logStartMax = Math.max(this.#logStartMax, held.log?.logStartOffset ?? 0);
       if (hasMoved(seen, held)) isNew = true;
     }
     if (isNew) this.#checkAll();
@@ -250,18 +238,37 @@ export class Checker {
       seen.log = undefined;
       return;
     }
-    if (log !== seen.log) this.#startedOn(seen);
+    if (log !== seen.log) this.#startedOn(seen, log);
+    else if (log.logStartOffset < seen.logStartOffset && view.batches.length > 0)
+      throw new Violation("S6", `${nameOf(seen)}: log start fell from ${seen.logStartOffset} to ${log.logStartOffset}`);
     seen.log = log;
+    seen.logStartOffset = log.logStartOffset;
     if (hasFailedLog(seen)) {
       if (log.logEndOffset > seen.failedEndOffset)
         throw new Violation("S14", `${nameOf(seen)} appends up to ${log.logEndOffset}, on a disk that has failed`);
       // The failure came upon a cut, which the log does not tell of any more.
       if (log.logEndOffset > view.endOffset) return;
     }
-    if (log.logEndOffset < view.endOffset) this.#wasCut(seen, view.cutTo(log.logEndOffset), log.logEndOffset);
+    if (log.logEndOffset < view.endOffset) {
+      this.#wasCut(seen, view.cutTo(log.logEndOffset), log.logEndOffset);
+      // Its leader says of an epoch that it has nothing of any more that it ends where its own log begins.
+      if (log.logEndOffset <= this.#logStartMax) view.endAt(log.logEndOffset);
+    }
+    this.#followStart(seen, log);
     this.#readOn(seen, log);
     if (view.endOffset !== log.logEndOffset)
       throw new Violation("S6", `${nameOf(seen)}: log end ${log.logEndOffset} is inside a batch`);
+  }
+
+  /** Its first segments may be deleted, or it may have begun anew at a start that some leader told. */
+  #followStart(seen: Seen, log: PartitionLog): void {
+    const { view } = seen;
+    view.followStart(log);
+    if (view.startOffset > this.#logStartMax)
+      throw new Violation(
+        "S7",
+        `${nameOf(seen)}: its first batch is at ${view.startOffset}, and no log start was above ${this.#logStartMax}`,
+      );
   }
 
   #readOn(seen: Seen, log: PartitionLog): void {
@@ -269,26 +276,32 @@ export class Checker {
     let before = view.batches.at(-1);
     const batches = view.readTo(log.logEndOffset, log, node.environment);
     if (batches.length === 0) return;
-    const entries = log.epochEntries;
+    const { epochEntries, logStartOffset } = log;
     for (const batch of batches) {
-      this.#checkBatch(seen, batch, before, entries);
+      this.#checkBatch(seen, batch, before, { epochEntries, logStartOffset });
       before = batch;
     }
-    const isGrowing = entries.every(
-      ({ epoch: at, startOffset }, index) =>
-        index === 0 || (at > (entries[index - 1]?.epoch ?? 0) && startOffset > (entries[index - 1]?.startOffset ?? 0)),
-    );
-    if (!isGrowing) throw new Violation("S3", `${nameOf(seen)}: epoch cache ${JSON.stringify(entries)}`);
+    const isGrowing = epochEntries.every(({ epoch, startOffset }, at) => {
+      const last = epochEntries[at - 1];
+      return last === undefined || (epoch > last.epoch && startOffset > last.startOffset);
+    });
+    if (!isGrowing) throw new Violation("S3", `${nameOf(seen)}: epoch cache ${JSON.stringify(epochEntries)}`);
   }
 
-  #startedOn(seen: Seen): void {
+  #startedOn(seen: Seen, log: PartitionLog): void {
     const { view, floor } = seen;
-    const { log } = seen.node;
-    if (log === undefined) return;
+    this.#logStartMax = Math.max(this.#logStartMax, log.logStartOffset);
+    if (log.logStartOffset < seen.deletedTo)
+      throw new Violation(
+        "S6",
+        `${nameOf(seen)} had deleted everything below ${seen.deletedTo}, and starts with ${log.logStartOffset}`,
+      );
     const before = view.chainAt(floor);
     view.cutTo(0);
+    this.#followStart(seen, log);
     this.#readOn(seen, log);
-    if (view.chainAt(floor) !== before)
+    // It may have been about to begin anew, at a start above all that it had.
+    if (view.startOffset <= floor && view.chainAt(floor) !== before)
       throw new Violation("S13", `${nameOf(seen)} had everything below ${floor}, and starts with ${log.logEndOffset}`);
     seen.floor = 0;
     const isInSync = this.#cluster.decided?.isr.includes(seen.node.brokerId) === true;
@@ -296,6 +309,9 @@ export class Checker {
   }
 
   #wasCut(seen: Seen, gone: readonly ViewedBatch[], toOffset: number): void {
+    const endOffset = (gone.at(-1)?.lastOffset ?? toOffset) + 1;
+    // A leader begins above all that it had, or an empty log begins at the batch that holds its start.
+    if (endOffset <= this.#logStartMax || gone.length === 0) return;
     if (toOffset < seen.highWatermark)
       throw new Violation("S7", `${nameOf(seen)} cut to ${toOffset}, below its high watermark ${seen.highWatermark}`);
     const { partition } = seen.node;
@@ -316,7 +332,7 @@ export class Checker {
     seen: Seen,
     batch: ViewedBatch,
     before: ViewedBatch | undefined,
-    entries: PartitionLog["epochEntries"],
+    { logStartOffset, epochEntries }: Pick<PartitionLog, "logStartOffset" | "epochEntries">,
   ): void {
     const { baseOffset, epoch, chain } = batch;
     const key = `${baseOffset}@${epoch}`;
@@ -326,9 +342,10 @@ export class Checker {
       throw new Violation("S2", `${nameOf(seen)} holds ${key} with another content or history than others`);
     if (before !== undefined && before.epoch > epoch)
       throw new Violation("S3", `${nameOf(seen)} holds ${key} behind epoch ${before.epoch}`);
-    if (before !== undefined && before.lastOffset + 1 !== baseOffset)
+    if (before !== undefined && before.lastOffset + 1 !== baseOffset && baseOffset > this.#logStartMax)
       throw new Violation("S2", `${nameOf(seen)} has a gap before ${key}`);
-    const entry = entries.findLast(({ startOffset }) => startOffset <= baseOffset);
+    if (batch.lastOffset < logStartOffset) return;
+    const entry = epochEntries.findLast(({ startOffset }) => startOffset <= Math.max(baseOffset, logStartOffset));
     if (entry?.epoch !== epoch)
       throw new Violation("S9", `${nameOf(seen)}: the epoch cache says ${entry?.epoch} for ${key}`);
   }
@@ -436,9 +453,10 @@ export class Checker {
     if (partition === undefined) return;
     const { highWatermark } = partition;
     const chain = seen.view.chainAt(highWatermark);
-    if (chain === undefined)
+    // A log start may lie inside a batch, and is the least high watermark that a leader tells.
+    if (chain === undefined && highWatermark > this.#logStartMax)
       throw new Violation("S6", `${nameOf(seen)}: high watermark ${highWatermark} is inside a batch`);
-    if (chain !== this.committed.chainAt(highWatermark))
+    if (chain !== undefined && chain !== this.committed.chainAt(highWatermark))
       throw new Violation(
         "S1",
         `${nameOf(seen)}: below its high watermark ${highWatermark} lies what was not committed (committed: ${this.committed.endOffset})`,
@@ -516,7 +534,9 @@ export class Checker {
         if (brokerEpoch !== seen.node.manager?.brokerEpoch) continue;
         const follower = seen.node.partition?.followerState;
         if (follower?.leaderEpoch !== leader?.leaderEpoch || seen.lostTail) continue;
-        if ((logEndOffset ?? 0) > seen.view.endOffset)
+        // An empty log may have to begin below the start that it was told, with the batch that holds it.
+        const endOffset = seen.view.batches.length === 0 ? this.#logStartMax : seen.view.endOffset;
+        if ((logEndOffset ?? 0) > endOffset)
           throw new Violation("S25", `${node.brokerId} takes ${nameOf(seen)} to be at ${logEndOffset}`);
       }
     }
@@ -527,28 +547,4 @@ export class Checker {
     if (seen === undefined) throw new Error(`no broker ${brokerId}`);
     return seen;
   }
-}
-
-/** Whether anything is other than at the last look. */
-function hasMoved({ view, log, role, highWatermark, leaderEpoch }: Seen, { partition, log: logNow }: Held): boolean {
-  if (logNow !== log) return true;
-  if (logNow !== undefined && logNow.logEndOffset !== view.endOffset) return true;
-  if (partition === undefined) return role !== undefined;
-  return (
-    roleOf(partition) !== role || partition.highWatermark !== highWatermark || partition.leaderEpoch !== leaderEpoch
-  );
-}
-
-/** Identity of what a partition is at present. */
-function roleOf(partition: Partition | undefined): unknown {
-  return partition?.leaderState ?? partition?.followerState ?? partition?.role;
-}
-
-/** A write or sync of a segment has failed, and the process that did it still runs. */
-function hasFailedLog({ node }: Seen): boolean {
-  return node.brokenDisk === "kept" || node.brokenDisk === "lost";
-}
-
-function nameOf({ node }: Seen): string {
-  return `broker ${node.brokerId}`;
 }

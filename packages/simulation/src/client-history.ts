@@ -36,9 +36,9 @@ export class ClientHistory implements History {
     this.#add(event);
   }
 
-  /** What is read from now on is the final read. */
-  quiet(): void {
-    this.#add({ type: "quiet" });
+  /** What is read from now on is the final read. @param logStartOffset what lies below was deleted */
+  quiet(logStartOffset = 0): void {
+    this.#add({ type: "quiet", logStartOffset });
   }
 
   /** Judges the whole of it. */

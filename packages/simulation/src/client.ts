@@ -257,7 +257,9 @@ export class Consumer {
 
   /** Now and then once more from anywhere in what was read before: old segments, and the middle of batches. */
   async #read(brokerId: number): Promise<void> {
-    const position = this.#positions.get(brokerId) ?? 0;
+    // Records below may have been deleted since.
+    const startOffset = this.#cluster.node(brokerId).log?.logStartOffset ?? 0;
+    const position = Math.max(this.#positions.get(brokerId) ?? 0, startOffset);
     if (position > 0 && this.#random.below("seek", SEEK_ONE_IN) === 0)
       await this.#readFrom(brokerId, this.#random.below("seek.offset", position));
     const endOffset = await this.#readFrom(brokerId, position);

@@ -25,6 +25,8 @@ export const CLIENT_ID = 0;
 const DISK_LATENCY = { minUs: 10, maxUs: 500 };
 /** Of the disk operations of each node. */
 const SEED_STRIDE = 101;
+/** A leader whose clock was put back again and again is not to refuse what clients send. */
+const TIMESTAMP_AFTER_MS_MAX = 86_400_000;
 
 export interface ClusterOptions {
   readonly seed: number;
@@ -255,6 +257,7 @@ export class Cluster {
       maxMessageBytes: 1024 ** 2,
       flush: "none" as const,
       compression: "none" as const,
+      timestampAfterMaxMs: TIMESTAMP_AFTER_MS_MAX,
       ...this.options.log,
     };
     const { random, files, workers } = environment;

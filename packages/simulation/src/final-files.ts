@@ -22,6 +22,12 @@ export async function checkFinalFiles(cluster: Cluster, random: SimulatedRandom)
     await checkFiles(node);
     const { log } = node;
     if (log === undefined) continue;
+    const [first] = log.epochEntries;
+    if (first !== undefined && first.startOffset < log.logStartOffset)
+      throw new Violation(
+        "S26",
+        `broker ${node.brokerId}: its epochs begin at ${first.startOffset}, its log at ${log.logStartOffset}`,
+      );
     const headers = await headersOf(log);
     await checkLookups(node, log, headers, random);
     checkProducers(node, log, headers);
@@ -64,7 +70,9 @@ async function checkLookups(
 ): Promise<void> {
   for (let lookup = 0; lookup < LOOKUPS && headers.length > 0; lookup += 1) {
     const wanted = headers[random.below("lookup", headers.length)] ?? fail("there is a batch");
-    const offset = wanted.baseOffset + random.below("lookup.offset", wanted.lastOffset - wanted.baseOffset + 1);
+    const { logStartOffset } = log;
+    const fromOffset = Math.max(wanted.baseOffset, logStartOffset);
+    const offset = fromOffset + random.below("lookup.offset", wanted.lastOffset - fromOffset + 1);
     const { startOffset } = await log.read({ fromOffset: toOffset(offset), maxBytes: 1 });
     if (startOffset !== wanted.baseOffset)
       throw new Violation(
@@ -75,25 +83,31 @@ async function checkLookups(
     const timestamp = wanted.maxTimestamp + random.below("lookup.time", 2);
     const first = headers.find(({ maxTimestamp }) => maxTimestamp >= timestamp);
     const listed = await log.listOffset({ timestamp });
-    if (listed?.offset !== first?.baseOffset)
+    // As in Kafka: when the first segment with such a time has it below the log start only, there is no answer.
+    if (listed === undefined && (log.segments[0]?.baseOffset ?? 0) < logStartOffset) continue;
+    const firstOffset = first === undefined ? undefined : Math.max(first.baseOffset, logStartOffset);
+    if (listed?.offset !== firstOffset)
       throw new Violation(
         "S26",
-        `broker ${brokerId}: time ${timestamp} begins at ${first?.baseOffset}, told is ${listed?.offset}`,
+        `broker ${brokerId}: time ${timestamp} begins at ${firstOffset}, told is ${listed?.offset}`,
       );
   }
 }
 
-/** A log that forgot a producer's last batch takes it a second time, and one that remembers too much refuses what comes next. */
+/**
+ * A log that forgot a producer's last batch takes it a second time, and one that remembers too much refuses what comes next. Of producers
+ * whose batches were all deleted it may know or not.
+ */
 function checkProducers({ brokerId }: Node, log: PartitionLog, headers: readonly BatchHeader[]): void {
   const last = new Map<number, string>();
   for (const { producerId, producerEpoch, lastOffset } of headers)
-    if (producerId >= 0) last.set(producerId, `epoch ${producerEpoch}, last offset ${lastOffset}`);
-  const known = new Map(
-    [...log.producers].map(([id, { producerEpoch, batches }]) => [
-      id,
-      `epoch ${producerEpoch}, last offset ${batches.at(-1)?.lastOffset}`,
-    ]),
-  );
+    if (producerId >= 0 && lastOffset >= log.logStartOffset)
+      last.set(producerId, `epoch ${producerEpoch}, last offset ${lastOffset}`);
+  const known = new Map<number, string>();
+  for (const [id, { producerEpoch, batches }] of log.producers) {
+    const lastOffset = batches.at(-1)?.lastOffset ?? -1;
+    if (lastOffset >= log.logStartOffset) known.set(id, `epoch ${producerEpoch}, last offset ${lastOffset}`);
+  }
   for (const id of new Set([...last.keys(), ...known.keys()])) {
     if (last.get(id) !== known.get(id))
       throw new Violation("S27", `broker ${brokerId}: producer ${id} has ${last.get(id)}, known is ${known.get(id)}`);

@@ -14,9 +14,10 @@ function numberOf({ values }: Told["acknowledged"][number]): number {
 /**
  * Compares a leader's whole log, as its files have it, with what producers were told.
  * @param records `offset:value`; a value is `producer:number:filler`
+ * @param logStartOffset what was acknowledged below it may have been deleted
  * @throws Violation S17 for what is there twice, or not in a producer's order; S1 for what was acknowledged and is not there
  */
-export function checkFinalLog(records: readonly string[], producers: readonly Told[]): void {
+export function checkFinalLog(records: readonly string[], producers: readonly Told[], logStartOffset = 0): void {
   const idempotent = producers.filter(({ options }) => options.acks === -1 && !options.isNameless);
   const idempotentIds = new Set(idempotent.map(({ options }) => `${options.id}`));
   const stored = new Set<string>();
@@ -34,7 +35,8 @@ export function checkFinalLog(records: readonly string[], producers: readonly To
     for (const { baseOffset, values } of acknowledged.toSorted((one, other) => numberOf(one) - numberOf(other))) {
       for (const [delta, value] of values.entries()) {
         const place = `${baseOffset + delta}:${value.split(":", 2).join(":")}`;
-        if (!stored.has(place)) throw new Violation("S1", `${value} was acknowledged at ${place}, and is not there`);
+        if (baseOffset + delta >= logStartOffset && !stored.has(place))
+          throw new Violation("S1", `${value} was acknowledged at ${place}, and is not there`);
       }
       if (baseOffset <= last) throw new Violation("S17", `acknowledged at ${baseOffset} after ${last}`);
       last = baseOffset;

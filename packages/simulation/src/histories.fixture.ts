@@ -64,7 +64,7 @@ class Model {
     this.#committed = this.#log.length;
     for (const client of ["reader", "other reader"]) this.#complete(client);
     this.#tellEnd();
-    this.#events.push({ type: "quiet" });
+    this.#events.push({ type: "quiet", logStartOffset: 0 });
     while ((this.#positions.get("final") ?? 0) < this.#log.length) this.#poll("final");
     this.#askEnd();
     this.#askEnd();

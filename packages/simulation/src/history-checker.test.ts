@@ -97,14 +97,19 @@ describe("what acks 1 does not promise", () => {
     const events = [
       ...sent(1, "p", ["a"], 0),
       ...sent(2, "p", ["b"], 0),
-      { type: "quiet" } as const,
+      { type: "quiet", logStartOffset: 0 } as const,
       ...read(3, ["b"]),
     ];
     expect(idsOf(history(events))).toEqual([]);
   });
 
   test("what a consumer has read is not lost with it", () => {
-    const events = [...sent(1, "p", ["a"], 0), ...read(2, ["a"]), { type: "quiet" } as const, ...read(3, [])];
+    const events = [
+      ...sent(1, "p", ["a"], 0),
+      ...read(2, ["a"]),
+      { type: "quiet", logStartOffset: 0 } as const,
+      ...read(3, []),
+    ];
     expect(idsOf(history(events))).toEqual(["C1"]);
   });
 
@@ -112,7 +117,7 @@ describe("what acks 1 does not promise", () => {
     const events = [
       ...sent(1, "p", ["a"], 0),
       ...sent(2, "p", ["b"], 0),
-      { type: "quiet" } as const,
+      { type: "quiet", logStartOffset: 0 } as const,
       ...read(3, ["b", "a"]),
     ];
     expect(idsOf(history(events))).toEqual(["C3"]);
@@ -134,5 +139,5 @@ test("while faults last a leader may not know its high watermark yet; at rest it
       .map(({ id }) => id)
       .filter((id) => id !== "C10");
   expect(idsWith(...asked)).toEqual([]);
-  expect(idsWith({ type: "quiet" }, ...asked)).toEqual(["C13"]);
+  expect(idsWith({ type: "quiet", logStartOffset: 0 }, ...asked)).toEqual(["C13"]);
 });

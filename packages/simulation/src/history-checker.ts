@@ -58,6 +58,7 @@ export class HistoryChecker {
   #acknowledgedEnd = 0;
   #visibleEnd = 0;
   #isQuiet = false;
+  #logStartOffset = 0;
 
   constructor(history: Pick<History, "mayReplay">) {
     this.#mayReplay = history.mayReplay;
@@ -89,6 +90,7 @@ export class HistoryChecker {
         return;
       case "quiet":
         this.#isQuiet = true;
+        this.#logStartOffset = event.logStartOffset;
         return;
       default:
         event satisfies never;
@@ -262,7 +264,7 @@ export class HistoryChecker {
   }
 
   #lost(offset: number, value: string): void {
-    if (this.#disputed.has(offset)) return;
+    if (this.#disputed.has(offset) || offset < this.#logStartOffset) return;
     if (offset < this.#visibleEnd) this.#note("C1", `${value} at ${offset} is not in the final read`);
     else this.#note("C10", `${value} at ${offset} was acknowledged, and all that was read ends at ${this.#visibleEnd}`);
   }

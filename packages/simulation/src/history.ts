@@ -48,8 +48,11 @@ export type HistoryEvent =
   | { readonly type: "toldEnd"; readonly op: number; readonly logEndOffset: number; readonly highWatermark: number }
   /** A poll or a question for the end came to nothing. */
   | { readonly type: "refused"; readonly op: number }
-  /** Faults are over and everything had its time. Polls from here on are the final read, from the first offset to the last. */
-  | { readonly type: "quiet" };
+  /**
+   * Faults are over and everything had its time. Polls from here on are the final read, from the first offset to the last. Records below the
+   * log start were deleted by somebody who may do so.
+   */
+  | { readonly type: "quiet"; readonly logStartOffset: number };
 
 /** `fail`: certainly not carried out. `unknown`: perhaps, perhaps later. */
 export type SendOutcome =

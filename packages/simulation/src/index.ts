@@ -13,6 +13,7 @@ export type { Plan } from "./plan.ts";
 export { RULES, parseFailure } from "./rules.ts";
 export { simulate } from "./simulate.ts";
 export type { SeedReport } from "./simulate.ts";
+export { liveContent } from "./replica-view.ts";
 export { median, SeedTally } from "./tally.ts";
 export { STORIES } from "./stories.ts";
 export type { Outcome } from "./stories.ts";

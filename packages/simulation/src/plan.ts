@@ -83,6 +83,8 @@ export type Fault = { readonly atMs: number; readonly target: Target } & (
   | { readonly type: "slowDisk"; readonly durationMs: number; readonly extraMsMax: number }
   /** The wall clock of its machine, either way. */
   | { readonly type: "clockJump"; readonly deltaMs: number }
+  /** No fault: if it leads, or believes so, somebody has so many hundredths of what is committed deleted from the begin of its log. */
+  | { readonly type: "deleteRecords"; readonly share: number }
 );
 
 /** Which files a disk error strikes. */
@@ -136,6 +138,11 @@ const FROZEN_FAULTS: readonly FrozenFault[] = ["dead", "paused", "heldBack", "cu
 const CLOCK_JUMP_MS_MAX = 600_000;
 /** All that a seed appends fits. */
 const SEGMENT_BYTES_LARGE = 1024 ** 2;
+/** Some segments, where they are small. */
+const RETENTION_BYTES = 12_000;
+/** Deletions of records in a seed that has them, which is one in so many. */
+const DELETIONS_MAX = 20;
+const DELETIONS_SHARE = 3;
 /** One in so many seeds. */
 const LIVENESS_SHARE = 4;
 const LOSSES: readonly Loss[] = ["all", "all", ...LOSS_RULES];
@@ -155,6 +162,7 @@ export function planOf(seed: number): Plan {
   const log: Partial<LogConfig> = {
     flush: pick("flush", ["none", "none", "always"]),
     segmentBytes: pick("segment", [1024, 4096, SEGMENT_BYTES_LARGE]),
+    retentionBytes: pick("retention", [-1, -1, -1, RETENTION_BYTES]),
     indexIntervalBytes: pick("index", [1, 512, 4096]),
     maxMessageBytes: 1000,
   };
@@ -204,7 +212,9 @@ export function planOf(seed: number): Plan {
     phases,
     hasMessageFaults: below("messages", 2) === 1,
     producers,
-    faults: drawFaults(below, phases, brokers),
+    faults: [...drawFaults(below, phases, brokers), ...drawDeletions(below, phases, brokers)].toSorted(
+      (first, second) => first.atMs - second.atMs,
+    ),
     ...(below("liveness", LIVENESS_SHARE) === 0 ? { liveness: drawFrozen(below, brokers) } : {}),
   };
 }
@@ -260,7 +270,7 @@ function drawFaults(
   if (total === 0) return [];
   const count = 42 + below("faults", 50);
   // In bursts or spread: a restart that meets the next fault is another history than one that is done with.
-  const faults = Array.from({ length: count }, (_, index): Fault => {
+  return Array.from({ length: count }, (_, index): Fault => {
     const site = `fault${index}`;
     let drawn = below(`${site}.type`, total);
     const type = FAULT_TYPES.find((_type, at) => (drawn -= weights[at] ?? 0) < 0) ?? "kill";
@@ -347,7 +357,21 @@ function drawFaults(
         return type satisfies never;
     }
   });
-  return faults.toSorted((first, second) => first.atMs - second.atMs);
+}
+
+/** Now and then a few records, as an operator does, or half of all. */
+function drawDeletions(
+  below: (site: string, bound: number) => number,
+  phases: readonly Phase[],
+  brokers: number,
+): Fault[] {
+  if (below("deletions", DELETIONS_SHARE) > 0) return [];
+  return Array.from({ length: 1 + below("deletions.count", DELETIONS_MAX) }, (_, index): Fault => {
+    const site = `deletion${index}`;
+    const target = below(`${site}.leader`, 4) > 0 ? "leader" : 1 + below(`${site}.target`, brokers);
+    const share = below(`${site}.share`, below(`${site}.much`, 4) === 0 ? 101 : 20);
+    return { atMs: drawTime(below, site, phases), target, type: "deleteRecords", share };
+  });
 }
 
 function drawDiskError(

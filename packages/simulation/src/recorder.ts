@@ -243,7 +243,7 @@ export class Recorder {
       flushedEndOffset: log?.flushedEndOffset ?? state.flushedEndOffset,
       logEndOffset: view.endOffset,
       isr: partition?.leaderState?.isrState.isr ?? [],
-      ranges: isSameLog ? state.ranges : rangesOf(view.batches),
+      ranges: isSameLog ? state.ranges : rangesOf(view),
       values: isSameLog || values.join("\n") === state.values.join("\n") ? state.values : [...values],
     };
   }
@@ -260,8 +260,14 @@ export class Recorder {
     watched.log = log;
     const { view, values } = watched;
     if (log.logEndOffset === view.endOffset) return;
-    view.cutTo(log.logEndOffset);
+    if (log.logEndOffset < view.endOffset) {
+      view.cutTo(log.logEndOffset);
+      view.endAt(log.logEndOffset);
+    }
+    view.followStart(log);
     values.splice(view.endOffset);
+    // What was deleted before anybody looked.
+    while (values.length < Math.min(view.endOffset, VALUES_MAX)) values.push("");
     for (const batch of view.readTo(log.logEndOffset, log, node.environment))
       if (values.length < VALUES_MAX) values.push(...textsOf(node.environment, batch));
     values.splice(VALUES_MAX);
@@ -412,9 +418,9 @@ function isSame(before: RecordedReplica, after: RecordedReplica): boolean {
   );
 }
 
-function rangesOf(batches: readonly ViewedBatch[]): EpochRange[] {
+function rangesOf({ batches, startOffset }: BatchList): EpochRange[] {
   const ranges: EpochRange[] = [];
-  let fromOffset = 0;
+  let fromOffset = startOffset;
   for (const [at, { epoch, lastOffset }] of batches.entries()) {
     if (batches[at + 1]?.epoch === epoch) continue;
     ranges.push([fromOffset, lastOffset + 1, epoch]);

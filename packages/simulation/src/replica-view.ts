@@ -18,17 +18,24 @@ export interface ViewedBatch {
   readonly sizeBytes: number;
 }
 
-/** A sequence of batches from offset 0 on, with look-ups by offset. */
+/** A sequence of batches, with look-ups by offset. */
 export class BatchList {
   readonly batches: ViewedBatch[] = [];
+  #startOffset = 0;
+  #startChain: number | undefined = 0;
+
+  /** Where the first batch begins, or would. */
+  get startOffset(): number {
+    return this.#startOffset;
+  }
 
   get endOffset(): number {
-    return (this.batches.at(-1)?.lastOffset ?? -1) + 1;
+    return this.batches.length === 0 ? this.#startOffset : (this.batches.at(-1)?.lastOffset ?? 0) + 1;
   }
 
   /** Digest of everything below the offset; `undefined` unless a batch ends there. */
   chainAt(offset: number): number | undefined {
-    if (offset === 0) return 0;
+    if (offset === this.#startOffset) return this.#startChain;
     const batch = this.batches[this.#indexEndingAfter(offset - 1)];
     return batch?.lastOffset === offset - 1 ? batch.chain : undefined;
   }
@@ -49,6 +56,17 @@ export class BatchList {
     return this.batches.splice(this.#indexEndingAfter(offset));
   }
 
+  /**
+   * Leaves out what lies below the offset; where that is no border of a batch here, everything.
+   * @param chain digest of all that was there below it; `undefined`: nobody knows
+   */
+  beginAt(offset: number, chain: number | undefined): void {
+    const at = this.#indexEndingAfter(offset);
+    this.batches.splice(0, this.batches[at]?.baseOffset === offset ? at : this.batches.length);
+    this.#startOffset = offset;
+    this.#startChain = chain;
+  }
+
   /** Of the first batch whose last offset is at least this. */
   #indexEndingAfter(offset: number): number {
     let low = 0;
@@ -62,43 +80,80 @@ export class BatchList {
   }
 }
 
-/** The log of a replica as its disk has it, read beside the engine: from the simulated files, up to the log end that it tells. */
+/**
+ * The log of a replica as its disk has it, read beside the engine: from the simulated files, up to the log end that it tells. Offsets that
+ * are missing below a batch leave it, and what follows, as all that is seen: nothing before them is of the log any more.
+ */
 export class ReplicaView extends BatchList {
+  /** What is known of the digests of logs, for one that begins where this view has no border. */
+  readonly #chainAt: (offset: number) => number | undefined;
+  /** Of the first segment, as it was at the last look. */
+  #firstBaseOffset = 0;
+
+  constructor(chainAt: (offset: number) => number | undefined = () => undefined) {
+    super();
+    this.#chainAt = chainAt;
+  }
+
   /** Where the batches end that the files still have whole. */
   endIn(environment: SimulatedEnvironment): number {
     const last = this.batches.findLast(
       ({ path, positionBytes, sizeBytes }) => positionBytes + sizeBytes <= liveContent(environment, path).length,
     );
-    return last === undefined ? 0 : last.lastOffset + 1;
+    return last === undefined ? this.startOffset : last.lastOffset + 1;
+  }
+
+  /** Begins where the first segment of the log does: segments before it were deleted, or the log has begun anew elsewhere. */
+  followStart({ segments }: PartitionLog): void {
+    const baseOffset = segments[0]?.baseOffset ?? this.#firstBaseOffset;
+    if (baseOffset !== this.#firstBaseOffset) this.#jumpTo(baseOffset);
+    this.#firstBaseOffset = baseOffset;
+  }
+
+  /** As a log that was cut inside a batch ends there, without it. */
+  endAt(offset: number): void {
+    if (offset > this.endOffset) this.#jumpTo(offset);
   }
 
   /** @returns the batches that are new. @throws Error when there are not as many as the log says */
   readTo(endOffset: number, log: PartitionLog, environment: SimulatedEnvironment): readonly ViewedBatch[] {
-    const firstNew = this.batches.length;
+    const added: ViewedBatch[] = [];
     let last = this.batches.at(-1);
     let nextOffset = this.endOffset;
-    if (nextOffset >= endOffset) return [];
+    if (nextOffset >= endOffset) return added;
     const { segments, directory } = log;
     let segmentOffset = -1;
     let path = "";
     let content: Uint8Array = NOTHING;
+    let positionBytes = 0;
     while (nextOffset < endOffset) {
       const baseOffset = segments.findLast((segment) => segment.baseOffset <= nextOffset)?.baseOffset ?? 0;
       if (baseOffset !== segmentOffset) {
         segmentOffset = baseOffset;
         path = `${directory}/${String(baseOffset).padStart(20, "0")}.log`;
         content = liveContent(environment, path);
+        positionBytes = last?.path === path ? last.positionBytes + last.sizeBytes : 0;
       }
-      const positionBytes = last?.path === path ? last.positionBytes + last.sizeBytes : 0;
       const scan = scanBatch(content, positionBytes);
       if (scan.type !== "batch") throw new Error(`no batch at ${positionBytes} of ${path}: ${JSON.stringify(scan)}`);
       const { lastOffset, partitionLeaderEpoch: epoch, crc, sizeInBytes: sizeBytes } = scan.header;
-      const chain = mix(last?.chain ?? 0, [scan.header.baseOffset, lastOffset, epoch, crc, sizeBytes]);
-      last = { baseOffset: scan.header.baseOffset, lastOffset, epoch, crc, chain, path, positionBytes, sizeBytes };
-      this.batches.push(last);
-      nextOffset = lastOffset + 1;
+      // Behind a cut inside a batch, what is left of the segment comes first.
+      if (lastOffset >= nextOffset) {
+        if (scan.header.baseOffset > nextOffset) this.#jumpTo(scan.header.baseOffset);
+        const before = this.batches.at(-1)?.chain ?? this.chainAt(this.startOffset) ?? 0;
+        const chain = mix(before, [scan.header.baseOffset, lastOffset, epoch, crc, sizeBytes]);
+        last = { baseOffset: scan.header.baseOffset, lastOffset, epoch, crc, chain, path, positionBytes, sizeBytes };
+        this.batches.push(last);
+        added.push(last);
+        nextOffset = lastOffset + 1;
+      }
+      positionBytes += sizeBytes;
     }
-    return this.batches.slice(firstNew);
+    return added;
+  }
+
+  #jumpTo(offset: number): void {
+    this.beginAt(offset, this.chainAt(offset) ?? this.#chainAt(offset));
   }
 }
 
@@ -118,8 +173,11 @@ export function isDurable(environment: SimulatedEnvironment, batch: ViewedBatch)
 type Volume = SimulatedEnvironment["files"]["core"]["log"]["live"];
 
 function contentIn(volume: Volume, path: string): Uint8Array {
-  let inode = 0;
-  for (const part of path.split("/")) inode = volume.entries(inode).get(part) ?? -1;
+  let inode: number | undefined = 0;
+  for (const part of path.split("/")) {
+    inode = volume.entries(inode).get(part);
+    if (inode === undefined) return NOTHING;
+  }
   return volume.content(inode).bytes;
 }
 

@@ -57,14 +57,16 @@ export const RULES: ReadonlyMap<string, Rule> = new Map([
     "S6",
     {
       rule: "log start <= HW <= LEO, and a leader's HW never falls",
-      meaning: "A replica cannot count records as committed that it does not have, nor take back what it told.",
+      meaning:
+        "A replica cannot count records as committed that it does not have, nor take back what it told: a record that was deleted for somebody stays deleted, too.",
     },
   ],
   [
     "S7",
     {
       rule: "no replica cuts below the HW that it knows",
-      meaning: "What a replica knows to be committed must never be cut from its log.",
+      meaning:
+        "What a replica knows to be committed must never be cut from its log, and only what somebody had deleted goes from its begin.",
     },
   ],
   [

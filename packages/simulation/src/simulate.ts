@@ -1,4 +1,5 @@
-import { decodeUtf8 } from "@tidemark/base";
+import { decodeUtf8, toOffset } from "@tidemark/base";
+import { LogError } from "@tidemark/log";
 import { SimulatedRandom, startMessageSwarm } from "@tidemark/simulator";
 import type { DiskFault } from "@tidemark/simulator";
 import { Checker, Violation } from "./checker.ts";
@@ -246,6 +247,9 @@ class Run {
       }
       case "clockJump":
         return node.environment.clock.jumpWall(fault.deltaMs);
+      case "deleteRecords":
+        void this.#guard(this.#deleteRecords(node, fault.share));
+        return;
       case "writeError":
       case "syncError":
         return this.#breakDisk(node, fault);
@@ -274,6 +278,8 @@ class Run {
       }
       case "shutDown":
         return node.manager !== undefined && this.checker.isAdmissible(brokerId, false);
+      case "deleteRecords":
+        return node.partition?.leaderState !== undefined;
       default:
         return node.isRunning;
     }
@@ -285,6 +291,22 @@ class Run {
     // The floor is what it has by the time it is down; that is looked at with every event until then.
     await this.cluster.shutDown(brokerId);
     if (node.incarnation === incarnation && !node.isRunning) this.#restartLater(brokerId, restartAfterMs);
+  }
+
+  async #deleteRecords(node: Node, share: number): Promise<void> {
+    const { brokerId, broker, partition, clock } = node;
+    if (broker === undefined || partition === undefined) return;
+    const { logStartOffset } = partition.log;
+    const offset = logStartOffset + Math.floor((share * (partition.highWatermark - logStartOffset)) / 100);
+    this.cluster.tell(`Somebody has broker ${brokerId} delete its records below ${offset}.`);
+    try {
+      const startOffset = await broker.logs.deleteRecords(NAME.topic, NAME.partition, toOffset(offset));
+      // Nobody hears the answer of a process that has died meanwhile.
+      if (node.clock === clock) this.checker.deletedRecords(brokerId, startOffset);
+    } catch (error) {
+      // Its disk is full, or has failed, or its log is being closed.
+      if (!(error instanceof LogError)) throw error;
+    }
   }
 
   /** The others fetch nothing for a while; what the leader takes meanwhile only it has when it goes. */
@@ -537,21 +559,28 @@ class Run {
 
   async #verify(): Promise<void> {
     const { cluster, checker } = this;
+    // Answers to fetches bring it.
+    const startOf = (brokerId: number): number => cluster.node(brokerId).log?.logStartOffset ?? 0;
+    await cluster.until("followers begin no lower than their leader", () =>
+      [...cluster.nodes.keys()].every((brokerId) => startOf(brokerId) >= startOf(cluster.leader() ?? brokerId)),
+    );
     const [first, ...others] = checker.chains();
     if (others.some((chain) => chain !== first)) throw new Violation("S24", "the logs differ at the end");
     const unexpected = cluster.failures.find(({ reason }) => reason !== "FENCED_LEADER_EPOCH");
     if (unexpected !== undefined)
       throw new Violation("S22", `broker ${unexpected.brokerId} gave up: ${unexpected.reason}`);
     const { log } = cluster.node(cluster.leader() ?? 1);
-    checkFinalLog(log === undefined ? [] : await recordsOf(log), this.producers);
+    checkFinalLog(log === undefined ? [] : await recordsOf(log), this.producers, log?.logStartOffset ?? 0);
     await checkFinalFiles(cluster, new SimulatedRandom(this.#plan.cluster.seed * 41));
   }
 
   /** Reads everything as a client does, and has all that clients saw judged. */
   async #judgeHistory(): Promise<void> {
     const { cluster, history } = this;
-    history.quiet();
-    await new Tail(cluster, history, this.pace, "final").readToEnd(cluster.leader() ?? 1);
+    const leader = cluster.leader() ?? 1;
+    const startOffset = cluster.node(leader).log?.logStartOffset ?? 0;
+    history.quiet(startOffset);
+    await new Tail(cluster, history, this.pace, "final").readToEnd(leader, startOffset);
     await this.endAsker.ask();
     history.finish();
   }

@@ -56,9 +56,10 @@ export class Tail {
     this.#isStopped = true;
   }
 
-  /** Reads up to the end that the leader tells. It is at rest, but what was late before the faults ended may hold its answers up yet. */
-  async readToEnd(leader: number): Promise<void> {
+  /** Reads from an offset on, up to the end that the leader tells. It is at rest, but what was late before the faults ended may hold its answers up yet. */
+  async readToEnd(leader: number, fromOffset: number): Promise<void> {
     let unansweredCount = 0;
+    this.#position = fromOffset;
     do {
       this.#leader = leader;
       unansweredCount = (await this.#poll(0, 0)) ? 0 : unansweredCount + 1;
@@ -80,6 +81,13 @@ export class Tail {
     });
     if (answer === undefined) {
       this.#history.end({ type: "refused", op });
+      // Somebody has deleted what comes next: it goes on with what is left, as Kafka's client does when it is told so (auto.offset.reset).
+      const startOffset = this.#cluster.node(this.#leader).log?.logStartOffset ?? 0;
+      if (fromOffset < startOffset) {
+        this.#position = startOffset;
+        this.#isAssigned = true;
+        return true;
+      }
       const ids = [...this.#cluster.nodes.keys()];
       this.#leader = ids[this.#random.below("leader", ids.length)] ?? 1;
       return false;
@@ -123,7 +131,7 @@ export class EndAsker {
     const { leader, leaderEpoch } = decided;
     const op = this.#history.begin({ type: "askEnd", client: "end" });
     const answer = await fetchCommitted(this.#cluster, leader, {
-      fromOffset: 0,
+      fromOffset: this.#cluster.node(leader).log?.logStartOffset ?? 0,
       leaderEpoch,
       maxWaitMs: 0,
       maxBytes: 0,

@@ -1,7 +1,7 @@
 import type { SeedReport } from "./simulate.ts";
 
 /** What a report counts beside faults. */
-const NO_FAULTS: ReadonlySet<string> = new Set(["skipped", "excused stall", "unclean election"]);
+const NO_FAULTS: ReadonlySet<string> = new Set(["skipped", "excused stall", "unclean election", "deleteRecords"]);
 
 /** What befell single messages: there are thousands where they are on. */
 const MESSAGE_FAULTS: ReadonlySet<string> = new Set(["dropped", "overflowed", "replayed", "corrupted"]);
