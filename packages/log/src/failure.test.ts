@@ -3,6 +3,7 @@ import { SimulatedDisk, SimulatedEnvironment } from "@tidemark/simulator";
 import { describe, expect, test } from "vitest";
 import { UNFLUSHED_BYTES_MAX } from "./config.ts";
 import { LogError } from "./error.ts";
+import type { PartitionLog } from "./partition-log.ts";
 import { batchesIn, batchOf, concat, LogFixture, recordsOf, storedBatch } from "./log.fixture.ts";
 
 async function failureOf(promise: Promise<unknown>): Promise<string> {
@@ -168,6 +169,36 @@ describe("a disk that fails", () => {
     const firstFailure = answers.findIndex((answer) => answer !== "none");
     expect(firstFailure).toBeGreaterThan(-1);
     expect(answers.slice(firstFailure)).not.toContain("none");
+  });
+
+  test.each([
+    ["a fetch", (log: PartitionLog) => log.read({ fromOffset: toOffset(0), maxBytes: 1 })],
+    ["a fetch without waiting", async (log: PartitionLog) => log.readSoon({ fromOffset: toOffset(0), maxBytes: 1 })],
+    ["a look-up of a time", (log: PartitionLog) => log.listOffset({ timestamp: 0 })],
+  ] as const)(
+    "EIO on %s takes the directory offline: what cannot be read cannot be copied either",
+    async (_name, read) => {
+      const fixture = new LogFixture({ segmentBytes: 100 });
+      const log = await fixture.open();
+      for (let at = 0; at < 3; at += 1) await log.append(batchOf(["a"]), { origin: "local" });
+      fixture.disk.inject({ operation: "read", path: FIRST_LOG, code: "EIO" });
+      expect(await failureOf(read(log))).toBe("IO_ERROR");
+      expect(fixture.logDirectory.isOnline).toBe(false);
+      expect(await failureOf(log.append(batchOf(["a"]), { origin: "local" }))).toBe("IO_ERROR");
+    },
+  );
+
+  test("a read that got no file handle is one read that failed", async () => {
+    const fixture = new LogFixture({ segmentBytes: 100 });
+    let log = await fixture.open();
+    for (let at = 0; at < 3; at += 1) await log.append(batchOf(["a"]), { origin: "local" });
+    await log.close();
+    log = await fixture.open();
+    fixture.disk.inject({ operation: "open", path: FIRST_LOG, code: "EMFILE" });
+    const read = (): Promise<unknown> => log.read({ fromOffset: toOffset(0), maxBytes: 1 });
+    expect(await failureOf(read())).toBe("EMFILE");
+    expect(await failureOf(read())).toBe("none");
+    expect(await failureOf(log.append(batchOf(["a"]), { origin: "local" }))).toBe("none");
   });
 
   // The first append goes alone; those behind it are one group, and each but the first of them rolls.

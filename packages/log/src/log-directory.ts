@@ -6,7 +6,7 @@ import type { StorageFailure } from "./error.ts";
 /**
  * The failure domain of the partitions that share a disk: once it is offline, nothing in it is acknowledged any more.
  *
- * It goes offline for EIO on write, truncate, rename or sync, and for any failed sync: what a failed sync covered may be
+ * It goes offline for EIO on read, write, truncate, rename or sync, and for any failed sync: what a failed sync covered may be
  * gone although it still reads well, so only a reopen, which copies it afresh, makes the directory usable again.
  * Source: apache/kafka storage/.../internals/log/LogDirFailureChannel.java
  */

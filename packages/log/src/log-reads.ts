@@ -4,7 +4,6 @@ import { DECOMPRESSED_BYTES_FACTOR } from "./append-checks.ts";
 import { READ_RETRIES_MAX } from "./config.ts";
 import { LogError } from "./error.ts";
 import type { LogCore } from "./log-core.ts";
-import { storageError } from "./log-directory.ts";
 import type { ReadOptions, ReadResult } from "./log-read.ts";
 import { findMaxTimestamp, findOffsetByTimestamp } from "./offset-lookup.ts";
 import type { ListedOffset, OffsetSpec } from "./offset-lookup.ts";
@@ -32,7 +31,7 @@ export class LogReads {
     try {
       return this.#readNow(options) ?? this.#read(options);
     } catch (error) {
-      throw error instanceof InvariantError ? error : storageError(error, this.#core.directory);
+      throw error instanceof InvariantError ? error : this.#core.noteFailure(error);
     }
   }
 
@@ -89,7 +88,7 @@ export class LogReads {
         if (truncations === this.#core.truncations && deletions === this.#core.deletions)
           throw this.#core.isClosed
             ? new LogError({ code: "LOG_CLOSED", directory: this.#core.directory })
-            : storageError(error, this.#core.directory);
+            : this.#core.noteFailure(error);
       }
     }
     return otherwise;

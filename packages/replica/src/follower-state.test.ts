@@ -141,6 +141,38 @@ describe("settling with a new leader", () => {
   });
 });
 
+describe("OR-02 what agrees with the leader nowhere above its start begins anew there: nobody knows whether the rest is the same", () => {
+  const leader = { logStartOffset: 11, logEndOffset: 17 };
+  const anew = { type: "truncateFully", offset: 11, cause: "leaderLogStart" };
+
+  test.each([
+    ["its end above the start, the epoch that is asked about ends there", facts(27, "0@0"), 0, 11],
+    ["its end at the start", facts(11, "0@0"), 0, 11],
+    ["the leader names an epoch that it lacks", facts(27, "2@0 5@9"), 3, 14],
+  ])("%s", (_name, log, epoch, endOffset) => {
+    const state = followerOf(log);
+    expect(step(state, epochAnswer(ask(state, "epoch"), epoch, endOffset, leader))).toEqual([anew]);
+    step(state, { type: "truncated", log: facts(11, "", 11), nowMs: 0 });
+    expect(state.nextRequest(0)).toMatchObject({ type: "fetch", fetchOffset: 11, lastFetchedEpoch: -1 });
+  });
+
+  test("so does a fetch that diverges at the start", () => {
+    const state = followerOf(facts(27, "0@0 3@13"), 4);
+    step(state, epochAnswer(ask(state, "epoch"), 3, 30, { ...leader, logEndOffset: 40 }));
+    const answer = { divergingEpoch: 0, divergingEndOffset: 11, highWatermark: 12, ...leader };
+    expect(step(state, fetchAnswer(ask(state, "fetch"), answer))).toEqual([anew]);
+  });
+
+  test("what agrees up to a batch above the start is kept, and so is a log that begins no lower", () => {
+    const above = followerOf(facts(27, "0@0"));
+    expect(step(above, epochAnswer(ask(above, "epoch"), 0, 12, leader))).toEqual([
+      { type: "truncate", offset: 12, cause: "epochAnswer" },
+    ]);
+    const asHigh = followerOf(facts(11, "0@11", 11));
+    expect(step(asHigh, epochAnswer(ask(asHigh, "epoch"), 0, 11, leader))).not.toContainEqual(anew);
+  });
+});
+
 describe("CV convergence", () => {
   test.each([
     ["CV-01", "0 0 1 1 3 3", "5@6", "0 0 2 2 2 4", "", [5, 2]],

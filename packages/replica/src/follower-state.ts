@@ -232,12 +232,7 @@ export class FollowerState {
     },
     effects: FollowerEffect[],
   ): void {
-    if (input.logStartOffset > this.#log.logEndOffset) {
-      this.#phase = "truncating";
-      this.#afterTruncation = "fetching";
-      effects.push({ type: "truncateFully", offset: toOffset(input.logStartOffset), cause: "leaderLogStart" });
-      return;
-    }
+    if (this.#beginsAnew(this.#log.logEndOffset, input.logStartOffset, effects)) return;
     if (this.#latestEpoch < 0 && input.logEndOffset < this.#log.logEndOffset) {
       // A log without batches that begins behind the leader's end: there is no epoch to compare, and nothing to lose.
       this.#phase = "truncating";
@@ -249,7 +244,7 @@ export class FollowerState {
     if (answer.epoch < 0) return this.#backOff("the leader does not know the epoch", input.nowMs, effects);
     const cause =
       answer.epoch === this.#latestEpoch && input.endOffset === input.logEndOffset ? "leaderEndOffset" : "epochAnswer";
-    if (this.#cut(answer, cause, effects)) return;
+    if (this.#cut(answer, cause, input.logStartOffset, effects)) return;
     // Nothing to cut: the logs agree as far as both go, unless the fetch says out of range all the same.
     this.#phase = "fetching";
     if (this.#outOfRangeAt === this.#position)
@@ -268,7 +263,7 @@ export class FollowerState {
     if (input.divergingEpoch >= 0) {
       // Nothing else of this answer counts: its high watermark is one of records that this log does not hold.
       const answer = { epoch: input.divergingEpoch, endOffset: input.divergingEndOffset };
-      if (!this.#cut(answer, "divergingEpoch", effects))
+      if (!this.#cut(answer, "divergingEpoch", input.logStartOffset, effects))
         this.#backOff("diverging, but there is nothing to cut", input.nowMs, effects);
       return;
     }
@@ -287,8 +282,26 @@ export class FollowerState {
     this.#outOfRangeAt = this.#position;
   }
 
+  /**
+   * A log that is not known to agree with the leader's above the leader's start agrees nowhere for sure: of what lies below, the leader knows
+   * nothing any more. Kept until the start goes up, it would be read from a replica that leads before that.
+   * @param agreedOffset behind the last offset up to which the logs can agree
+   */
+  #beginsAnew(agreedOffset: Offset, leaderLogStart: number, effects: FollowerEffect[]): boolean {
+    if (leaderLogStart < agreedOffset || leaderLogStart <= this.#log.logStartOffset) return false;
+    this.#phase = "truncating";
+    this.#afterTruncation = "fetching";
+    effects.push({ type: "truncateFully", offset: toOffset(leaderLogStart), cause: "leaderLogStart" });
+    return true;
+  }
+
   /** @returns whether there is anything to cut */
-  #cut(answer: EpochAnswer, cause: Exclude<TruncationCause, "leaderLogStart">, effects: FollowerEffect[]): boolean {
+  #cut(
+    answer: EpochAnswer,
+    cause: Exclude<TruncationCause, "leaderLogStart">,
+    leaderLogStart: number,
+    effects: FollowerEffect[],
+  ): boolean {
     const point = truncationPoint(answer, this.#log.epochs, this.#log.logEndOffset);
     if (point === undefined) return false;
     // An epoch without batches at the very end goes too, else it would be asked about for ever.
@@ -296,6 +309,7 @@ export class FollowerState {
     const isTailEpochEmpty =
       this.#log.epochs.length > 0 && latestStart >= point.offset && answer.epoch !== this.#latestEpoch;
     if (point.offset >= this.#log.logEndOffset && !isTailEpochEmpty) return false;
+    if (this.#beginsAnew(point.offset, leaderLogStart, effects)) return true;
     this.#phase = "truncating";
     this.#afterTruncation = cause === "divergingEpoch" || point.isFinal ? "fetching" : "asking";
     effects.push({ type: "truncate", offset: point.offset, cause });

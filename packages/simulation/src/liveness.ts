@@ -9,6 +9,8 @@ import type { FrozenFault, LivenessPlan } from "./plan.ts";
 import { livenessBounds } from "./liveness-bounds.ts";
 import type { LivenessBounds } from "./liveness-bounds.ts";
 
+/** Each as long as a deleted file stays: longer together than the time between two looks of retention. */
+const RETENTION_WAITS_MAX = 6;
 /** How long clients go on in the frozen world, and how long it is looked at when nobody wants anything of it any more. */
 const WRITING_MS = 10_000;
 const IDLE_MS = 60_000;
@@ -283,8 +285,9 @@ export class Liveness {
     if (changes > isrChangesMax) throw new Violation("L5", `the ISR changed ${changes} times for nothing`);
     if (this.#messages > messagesMax(IDLE_MS))
       throw new Violation("L5", `${this.#messages} messages in ${IDLE_MS} ms, and nobody wanted anything`);
-    // Retention may just have found many segments, whose files go a little later.
-    if (this.#growth(level) !== undefined) await cluster.wait(DEFAULT_LOG_CONFIG.fileDeleteDelayMs + LOOK_MS);
+    // Retention may just have found many segments, on one replica after another, whose files go a little later.
+    for (let waits = 0; waits < RETENTION_WAITS_MAX && this.#growth(level) !== undefined; waits += 1)
+      await cluster.wait(DEFAULT_LOG_CONFIG.fileDeleteDelayMs + LOOK_MS);
     const growth = this.#growth(level);
     if (growth !== undefined) throw new Violation("L6", `idle, ${growth}`);
     const waiting = this.core.map(({ partition }) => partition?.leaderState?.waitingProduceCount ?? 0);

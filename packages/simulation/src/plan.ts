@@ -80,6 +80,10 @@ export type Fault = { readonly atMs: number; readonly target: Target } & (
       readonly pages: "old" | "dirty";
       readonly restartAfterMs: number;
     }
+  /** As `writeError`, of a read. */
+  | { readonly type: "readError"; readonly skip: number; readonly part: DiskPart; readonly restartAfterMs: number }
+  /** Its process may open no more files. */
+  | { readonly type: "noHandles"; readonly durationMs: number }
   | { readonly type: "slowDisk"; readonly durationMs: number; readonly extraMsMax: number }
   /** The wall clock of its machine, either way. */
   | { readonly type: "clockJump"; readonly deltaMs: number }
@@ -143,6 +147,9 @@ const RETENTION_BYTES = 12_000;
 /** Deletions of records in a seed that has them, which is one in so many. */
 const DELETIONS_MAX = 20;
 const DELETIONS_SHARE = 3;
+/** Reads that fail, and files that cannot be opened, in a seed that has them, which is one in so many. */
+const READ_FAULTS_MAX = 12;
+const READ_FAULTS_SHARE = 3;
 /** One in so many seeds. */
 const LIVENESS_SHARE = 4;
 const LOSSES: readonly Loss[] = ["all", "all", ...LOSS_RULES];
@@ -212,9 +219,9 @@ export function planOf(seed: number): Plan {
     phases,
     hasMessageFaults: below("messages", 2) === 1,
     producers,
-    faults: [...drawFaults(below, phases, brokers), ...drawDeletions(below, phases, brokers)].toSorted(
-      (first, second) => first.atMs - second.atMs,
-    ),
+    faults: [drawFaults, drawDeletions, drawReadFaults]
+      .flatMap((draw) => draw(below, phases, brokers))
+      .toSorted((first, second) => first.atMs - second.atMs),
     ...(below("liveness", LIVENESS_SHARE) === 0 ? { liveness: drawFrozen(below, brokers) } : {}),
   };
 }
@@ -371,6 +378,23 @@ function drawDeletions(
     const target = below(`${site}.leader`, 4) > 0 ? "leader" : 1 + below(`${site}.target`, brokers);
     const share = below(`${site}.share`, below(`${site}.much`, 4) === 0 ? 101 : 20);
     return { atMs: drawTime(below, site, phases), target, type: "deleteRecords", share };
+  });
+}
+
+function drawReadFaults(
+  below: (site: string, bound: number) => number,
+  phases: readonly Phase[],
+  brokers: number,
+): Fault[] {
+  if (below("read-faults", READ_FAULTS_SHARE) > 0) return [];
+  return Array.from({ length: 1 + below("read-faults.count", READ_FAULTS_MAX) }, (_, index): Fault => {
+    const site = `read-fault${index}`;
+    const target = below(`${site}.leader`, 2) === 0 ? "leader" : 1 + below(`${site}.target`, brokers);
+    const common = { atMs: drawTime(below, site, phases), target } as const;
+    const lastingMs = below(`${site}.lasts`, 4000);
+    if (below(`${site}.type`, 2) === 0) return { ...common, type: "noHandles", durationMs: lastingMs };
+    const error = drawDiskError((name, bound) => below(`${site}.${name}`, bound), lastingMs);
+    return { ...common, type: "readError", ...error };
   });
 }
 

@@ -85,7 +85,7 @@ export class BatchList {
  * are missing below a batch leave it, and what follows, as all that is seen: nothing before them is of the log any more.
  */
 export class ReplicaView extends BatchList {
-  /** What is known of the digests of logs, for one that begins where this view has no border. */
+  /** What is known of the digests of logs, for one that begins where nothing is left of what was before. */
   readonly #chainAt: (offset: number) => number | undefined;
   /** Of the first segment, as it was at the last look. */
   #firstBaseOffset = 0;
@@ -152,8 +152,9 @@ export class ReplicaView extends BatchList {
     return added;
   }
 
+  /** What lay below is deleted, and nobody's: where it differed, that is over. */
   #jumpTo(offset: number): void {
-    this.beginAt(offset, this.chainAt(offset) ?? this.#chainAt(offset));
+    this.beginAt(offset, this.#chainAt(offset) ?? this.chainAt(offset));
   }
 }
 

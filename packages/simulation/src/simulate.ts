@@ -56,6 +56,11 @@ const DISK_FULL: DiskFault = {
   count: Number.POSITIVE_INFINITY,
 };
 
+/** Without one of these a read or a roll fails, and is tried again. */
+const SEGMENT_FILE = /\.(?:log|index|timeindex|txnindex)$/u;
+const NO_HANDLES: DiskFault = { operation: "open", code: "EMFILE", count: Number.POSITIVE_INFINITY };
+const DISK_CALLS = { writeError: "write", readError: "read", syncError: "sync" } as const;
+
 /** Where a broker notes the boot and the process in which its disk failed, for its next process (`ReplicaManager`). */
 const FAILED_BOOT_KEY = "failed-boot";
 
@@ -251,8 +256,11 @@ class Run {
         void this.#guard(this.#deleteRecords(node, fault.share));
         return;
       case "writeError":
+      case "readError":
       case "syncError":
         return this.#breakDisk(node, fault);
+      case "noHandles":
+        return this.#takeHandles(node, fault.durationMs);
       case "diskFull": {
         const full = node.environment.files.core.faults.inject(DISK_FULL);
         return this.#later(fault.durationMs, () => full.cancel());
@@ -414,10 +422,10 @@ class Run {
   }
 
   /**
-   * The broker's next write or sync fails, or one soon after: to the controller its machine is lost then, and whoever runs it starts it
+   * The broker's next write, read or sync fails, or one soon after: to the controller its machine is lost then, and whoever runs it starts it
    * anew. Counted when it comes; by then it may be one that nothing could survive, and does not come.
    */
-  #breakDisk(node: Node, fault: Fault & { readonly type: "writeError" | "syncError" }): void {
+  #breakDisk(node: Node, fault: Fault & { readonly type: "writeError" | "readError" | "syncError" }): void {
     const { brokerId, incarnation } = node;
     const losesBytes = fault.type === "syncError" && fault.pages === "old";
     const isWanted = (path: string): boolean => {
@@ -425,7 +433,7 @@ class Run {
       if (node.incarnation !== incarnation || node.broker === undefined || node.brokenDisk !== undefined) return false;
       if (this.#isOver || !this.checker.isAdmissible(brokerId, true)) return false;
       this.#count(fault.type === "syncError" ? `${fault.type} ${fault.pages}` : fault.type);
-      this.cluster.tell(`A ${fault.type === "syncError" ? "sync" : "write"} of broker ${brokerId} fails: ${path}.`);
+      this.cluster.tell(`A ${DISK_CALLS[fault.type]} of broker ${brokerId} fails: ${path}.`);
       this.checker.diskFails(brokerId, losesBytes);
       node.brokenDisk = losesBytes ? "lost" : LOG_FILE.test(path) ? "kept" : "beside";
       this.#restartBroken(node, incarnation, fault.restartAfterMs);
@@ -439,7 +447,24 @@ class Run {
     } as const;
     const { faults } = node.environment.files.core;
     if (fault.type === "writeError") faults.inject({ ...common, operation: "write", written: "part" });
+    else if (fault.type === "readError") faults.inject({ ...common, operation: "read" });
     else faults.inject({ ...common, operation: "sync", pages: fault.pages });
+  }
+
+  /** A replica that cannot write down its epochs, or read a snapshot, gives up, and whoever runs its process starts it anew. */
+  #takeHandles(node: Node, durationMs: number): void {
+    const { incarnation } = node;
+    const isWanted = (path: string): boolean => {
+      // While it opens its logs there is nobody yet to fail.
+      if (node.incarnation !== incarnation || node.broker === undefined || node.brokenDisk !== undefined) return false;
+      if (SEGMENT_FILE.test(path)) return true;
+      if (this.#isOver || !this.checker.isAdmissible(node.brokerId, true)) return false;
+      node.brokenDisk = "beside";
+      this.#restartBroken(node, incarnation, durationMs);
+      return true;
+    };
+    const none = node.environment.files.core.faults.inject({ ...NO_HANDLES, isWanted });
+    this.#later(durationMs, () => none.cancel());
   }
 
   /** Not before that is known, where bytes are lost. */

@@ -72,7 +72,6 @@ export class Tail {
     const client = this.#client;
     const fromOffset = this.#position;
     const op = this.#history.begin({ type: "poll", client, fromOffset, isAssigned: this.#isAssigned });
-    this.#isAssigned = false;
     const answer = await fetchCommitted(this.#cluster, this.#leader, {
       fromOffset,
       leaderEpoch: -1,
@@ -92,6 +91,7 @@ export class Tail {
       this.#leader = ids[this.#random.below("leader", ids.length)] ?? 1;
       return false;
     }
+    this.#isAssigned = false;
     const records = recordsIn(answer.bytes, fromOffset);
     this.#history.end({ type: "polled", op, records });
     this.#position = (records.at(-1)?.offset ?? fromOffset - 1) + 1;
