@@ -391,7 +391,9 @@ describe("so is each rule about the end of a run", () => {
     (await simulate(1, quiet, spoil)).failure;
 
   test("S22", async () => {
-    expect(await failureWith(({ failures }) => failures.push({ brokerId: 1, reason: "made up" }))).toMatch(/^S22: /u);
+    expect(
+      await failureWith(({ failures }) => failures.push({ brokerId: 1, incarnation: 1, reason: "made up" })),
+    ).toMatch(/^S22: /u);
   });
 
   test("L2: appends wait although nothing is amiss", async () => {

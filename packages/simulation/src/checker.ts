@@ -87,6 +87,7 @@ export class Checker {
       leaderEpoch: -1,
       partitionEpoch: -1,
       lostTail: false,
+      hasLost: false,
       floor: 0,
       syncedFloor: 0,
       produces: [],
@@ -139,6 +140,7 @@ export class Checker {
     }
     if ((losesTail || brokenDisk === "lost") && !isSafe) {
       seen.lostTail = true;
+      seen.hasLost = true;
       seen.floor = 0;
     } else if (losesTail) seen.floor = seen.syncedFloor;
     // While it opens its logs it adds nothing to what the crash before has left.
@@ -438,12 +440,12 @@ export class Checker {
     for (const member of members) {
       const replica = this.#of(member);
       if (replica.lostTail || replica.view.chainAt(highWatermark) === chain) continue;
-      // It was there when it told so, and its machine lost it since; the leader has not heard yet that it is out of the ISR.
+      // It was there when it told so, and its machine, or a sync that failed, lost it since; the leader has not heard yet that it is out of the ISR.
       const told = leader.replicas.find(({ brokerId }) => brokerId === member)?.brokerEpoch;
       // Nor has the controller, if its process is dead: what it decided before stands.
       const decided = this.#cluster.decided ?? this.#decided;
       const isOut = decided?.isr.includes(member) === false;
-      if (isOut && replica.node.bootId > 1 && told !== replica.node.manager?.brokerEpoch) continue;
+      if (isOut && replica.hasLost && told !== replica.node.manager?.brokerEpoch) continue;
       throw new Violation("S5", `${nameOf(seen)}: high watermark ${highWatermark}, but ${member} does not hold it`);
     }
   }

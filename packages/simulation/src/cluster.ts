@@ -130,7 +130,7 @@ export class Cluster {
   readonly network: SimulatedMessageNetwork;
   readonly nodes = new Map<number, Node>();
   readonly truncations: (TruncationReport & { brokerId: number })[] = [];
-  readonly failures: { brokerId: number; reason: string }[] = [];
+  readonly failures: { brokerId: number; incarnation: number; reason: string }[] = [];
   readonly options: ClusterOptions;
   /** Called for each notice, before it is carried out. */
   onNotice: ((notice: Notice) => void) | undefined;
@@ -284,7 +284,8 @@ export class Cluster {
       config: { replica: { replicaLagTimeMaxMs, minInsyncReplicas, countsFlushedEnds: false }, ...manager },
       onTruncated: (report) => this.truncations.push({ ...report, brokerId }),
       onFailed: (_name, reason) => {
-        if (node.clock === clock && node.brokenDisk === undefined) this.failures.push({ brokerId, reason });
+        const { incarnation, brokenDisk } = node;
+        if (node.clock === clock && brokenDisk === undefined) this.failures.push({ brokerId, incarnation, reason });
       },
     });
     if (node.clock !== clock) return;

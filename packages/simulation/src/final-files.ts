@@ -103,10 +103,13 @@ function checkProducers({ brokerId }: Node, log: PartitionLog, headers: readonly
   for (const { producerId, producerEpoch, lastOffset } of headers)
     if (producerId >= 0 && lastOffset >= log.logStartOffset)
       last.set(producerId, `epoch ${producerEpoch}, last offset ${lastOffset}`);
+  const endOffset = (headers.at(-1)?.lastOffset ?? -1) + 1;
   const known = new Map<number, string>();
   for (const [id, { producerEpoch, batches }] of log.producers) {
     const lastOffset = batches.at(-1)?.lastOffset ?? -1;
-    if (lastOffset >= log.logStartOffset) known.set(id, `epoch ${producerEpoch}, last offset ${lastOffset}`);
+    // A request that the network said once more may have been carried out since the batches were read.
+    if (lastOffset >= endOffset) last.delete(id);
+    else if (lastOffset >= log.logStartOffset) known.set(id, `epoch ${producerEpoch}, last offset ${lastOffset}`);
   }
   for (const id of new Set([...last.keys(), ...known.keys()])) {
     if (last.get(id) !== known.get(id))

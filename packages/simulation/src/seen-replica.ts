@@ -23,6 +23,8 @@ export interface Seen {
   partitionEpoch: number;
   /** Its machine lost what was not synced; until it has left the ISR nothing is demanded of it. */
   lostTail: boolean;
+  /** That it ever did. */
+  hasLost: boolean;
   /** What the next start has to find, after a crash. */
   floor: number;
   /** The part of it that was synced: what is left when the machine goes before that start. */

@@ -56,8 +56,8 @@ const DISK_FULL: DiskFault = {
   count: Number.POSITIVE_INFINITY,
 };
 
-/** Without one of these a read or a roll fails, and is tried again. */
-const SEGMENT_FILE = /\.(?:log|index|timeindex|txnindex)$/u;
+/** Of a replica that gave up for want of one. */
+const NO_HANDLE = /"EMFILE"/u;
 const NO_HANDLES: DiskFault = { operation: "open", code: "EMFILE", count: Number.POSITIVE_INFINITY };
 const DISK_CALLS = { writeError: "write", readError: "read", syncError: "sync" } as const;
 
@@ -451,20 +451,26 @@ class Run {
     else faults.inject({ ...common, operation: "sync", pages: fault.pages });
   }
 
-  /** A replica that cannot write down its epochs, or read a snapshot, gives up, and whoever runs its process starts it anew. */
+  /** A replica that cannot do without the file gives up, and whoever runs its process starts it anew. */
   #takeHandles(node: Node, durationMs: number): void {
-    const { incarnation } = node;
-    const isWanted = (path: string): boolean => {
+    const { brokerId, incarnation } = node;
+    const isWanted = (): boolean => {
       // While it opens its logs there is nobody yet to fail.
       if (node.incarnation !== incarnation || node.broker === undefined || node.brokenDisk !== undefined) return false;
-      if (SEGMENT_FILE.test(path)) return true;
-      if (this.#isOver || !this.checker.isAdmissible(node.brokerId, true)) return false;
-      node.brokenDisk = "beside";
-      this.#restartBroken(node, incarnation, durationMs);
-      return true;
+      return this.checker.isAdmissible(brokerId, true);
     };
     const none = node.environment.files.core.faults.inject({ ...NO_HANDLES, isWanted });
-    this.#later(durationMs, () => none.cancel());
+    this.#later(durationMs, () => {
+      none.cancel();
+      if (this.#hasGivenUp(node)) void this.#guard(this.#startAnew(brokerId));
+    });
+  }
+
+  #hasGivenUp({ brokerId, incarnation, isRunning }: Node): boolean {
+    const failures = this.cluster.failures.filter((failure) => failure.brokerId === brokerId);
+    return (
+      isRunning && failures.some((failure) => failure.incarnation === incarnation && NO_HANDLE.test(failure.reason))
+    );
   }
 
   /** Not before that is known, where bytes are lost. */
@@ -536,7 +542,7 @@ class Run {
         await cluster.until(`the disk of broker ${node.brokerId} is known to be broken`, () =>
           this.#isKnownBroken(node),
         );
-      if (node.brokenDisk !== undefined) await this.#startAnew(node.brokerId);
+      if (node.brokenDisk !== undefined || this.#hasGivenUp(node)) await this.#startAnew(node.brokerId);
       node.manager?.resumeFetching();
       if (!node.isRunning) await cluster.start(node.brokerId);
     }
@@ -591,7 +597,8 @@ class Run {
     );
     const [first, ...others] = checker.chains();
     if (others.some((chain) => chain !== first)) throw new Violation("S24", "the logs differ at the end");
-    const unexpected = cluster.failures.find(({ reason }) => reason !== "FENCED_LEADER_EPOCH");
+    const isExpected = (reason: string): boolean => reason === "FENCED_LEADER_EPOCH" || NO_HANDLE.test(reason);
+    const unexpected = cluster.failures.find(({ reason }) => !isExpected(reason));
     if (unexpected !== undefined)
       throw new Violation("S22", `broker ${unexpected.brokerId} gave up: ${unexpected.reason}`);
     const { log } = cluster.node(cluster.leader() ?? 1);
