@@ -1,7 +1,7 @@
 // Which script of the crash suite or which seed notices which mutant: `node --import tsx --conditions=tidemark-source test/simulation/hunt.ts [SEEDS] [ID…]`.
 // Stops at the first seed that fails; exit 1 when a mutant was not noticed.
 import { MEMORY_MUTANTS, MUTANTS, REPAIR_MUTANTS } from "@tidemark/simulator";
-import { huntStorageMutants } from "../crash/noticed-mutants.ts";
+import { CRASH_MUTANTS, huntStorageMutants } from "../crash/noticed-mutants.ts";
 import { noticeRepairMutant } from "../crash/noticed-repair-mutants.ts";
 import { withMutant } from "./mutated.ts";
 import { noticeMemoryMutant } from "./noticed-memory-mutants.ts";
@@ -36,4 +36,8 @@ for (const mutant of MUTANTS.filter(({ id }) => ids.length === 0 || ids.includes
   if (found === undefined) missed += 1;
   console.log(`${mutant.id} ${found ?? `ALIVE after ${seeds} seeds`} (${mutant.title})`);
 }
+const hunted = [...CRASH_MUTANTS, ...MEMORY_MUTANTS, ...REPAIR_MUTANTS, ...MUTANTS].filter(
+  ({ id }) => ids.length === 0 || ids.includes(id),
+).length;
+console.log(`${hunted - missed} of ${hunted} killed`);
 if (missed > 0) process.exitCode = 1;

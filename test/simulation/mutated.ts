@@ -43,8 +43,10 @@ export async function withMutant<Result>(
     const module: unknown = await server.ssrLoadModule(
       ROOT + (file.includes("/") ? file : `packages/simulation/src/${file}`),
     );
+    const result = await use(module);
+    // A command line loads what a command needs when it is run.
     application.assertComplete();
-    return await use(module);
+    return result;
   } finally {
     await server.close();
   }

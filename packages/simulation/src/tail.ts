@@ -61,7 +61,8 @@ export class Tail {
     let unansweredCount = 0;
     this.#position = fromOffset;
     do {
-      this.#leader = leader;
+      // What the network says once more may yet make another one lead.
+      this.#leader = this.#cluster.leader() ?? leader;
       unansweredCount = (await this.#poll(0, 0)) ? 0 : unansweredCount + 1;
       if (unansweredCount === UNANSWERED_MAX) throw new Error(`broker ${leader} leads, and refuses to be read`);
     } while (unansweredCount > 0 || this.#position < this.#highWatermark);
