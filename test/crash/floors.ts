@@ -103,6 +103,8 @@ export const FLOORS: Readonly<Record<FlushMode, Readonly<Record<string, string>>
     "emptied below the log start": "24/36/19 25/42/20 38/42/24 98/182/63 71/44/20 32/64/25 35/39/22 35/27/15",
     "flush and roll beside appends":
       "47/132/55 132/422/138 254/756/213 456/1799/466 164/86/33 161/611/166 204/445/137 40/51/18",
+    "appends that wait for a flush of several segments":
+      "56/232/83 173/682/269 325/1106/700 510/2190/1122 157/140/76 193/884/371 260/821/566 42/78/38",
     "short writes": "28/54/44 65/97/79 179/126/184 270/553/395 125/46/35 93/168/126 53/69/98 26/22/17",
     "delete-records within and between segments":
       "29/97/34 48/195/60 89/387/146 241/1057/297 104/77/32 71/278/78 52/251/129 35/55/23",

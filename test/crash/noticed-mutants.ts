@@ -58,6 +58,12 @@ export const NOTICES: readonly Notice[] = [
   { id: "P19", script: "rot and loss while nothing runs", flush: "always", invariant: /^S13:/u },
   { id: "P20", script: "transactions committed, aborted and left open", flush: "always", invariant: /^S1[08]:/u },
   { id: "P21", script: "recovery point checkpoint", flush: "none", invariant: /^S13:/u },
+  {
+    id: "P25",
+    script: "appends that wait for a flush of several segments",
+    flush: "none",
+    invariant: /^S1[03]:/u,
+  },
   { id: "M44", script: "short writes", flush: "always", invariant: /^S1[135]:/u },
   { id: "M45", script: "disk full, then space", flush: "always", invariant: /^S14:/u },
 ];

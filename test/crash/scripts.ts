@@ -360,6 +360,17 @@ export const SCRIPTS: readonly Script[] = [
     },
   },
   {
+    name: "appends that wait for a flush of several segments",
+    flush: "none",
+    config: { ...EXACT, flushBytes: batchOf(0, 1).length },
+    async play(run) {
+      await lead(run, 1, 1);
+      await run.append(1, 1, 1, 1, 1, 1);
+      await run.append(1);
+      await run.flush();
+    },
+  },
+  {
     name: "short writes",
     async play(run) {
       await run.open();

@@ -45,7 +45,7 @@ export function openWorkloads(): readonly Workload[] {
       unit: "ms",
       explanation:
         "One partition of 1,000 segments of 1 MiB (with --quick 100 of 4 KiB), in the page cache, opened after a clean stop, and as a kill leaves it: what " +
-        "lies above the recovery point is read then: what the disk had not taken in. Kafka opens a copy of what we wrote, after a clean stop.",
+        "lies above the recovery point is read then, 256 MiB at most. Kafka opens a copy of what we wrote, after a clean stop.",
       subjects: [
         openSubject({ name: "tidemark, PartitionLog.open", wasClean: true, recoveryPoint: "end" }, segmentsFilling),
         openSubject({ name: "tidemark, after a kill", wasClean: false, recoveryPoint: "as left" }, segmentsFilling),
@@ -59,8 +59,8 @@ export function openWorkloads(): readonly Workload[] {
       name: "open 1 GiB after an unclean stop",
       unit: "ms",
       explanation:
-        "One segment of 1 GiB (with --quick 16 MiB) of 128 KiB batches, in the page cache, recovered: as a kill leaves it, where our recovery point is behind by " +
-        "what the disk had not taken in, and with no recovery point, where all is read. Kafka has none inside of a segment that it writes.",
+        "One segment of 1 GiB (with --quick 16 MiB) of 128 KiB batches, in the page cache, recovered: as a kill leaves it, where our recovery point is at most " +
+        "256 MiB behind, and with no recovery point, where all is read. Kafka has none inside of a segment that it writes.",
       subjects: [
         openSubject(
           { name: "tidemark, as a kill leaves it", wasClean: false, recoveryPoint: "as left" },

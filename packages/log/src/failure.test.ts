@@ -1,7 +1,6 @@
 import { toLeaderEpoch, toOffset } from "@tidemark/base";
 import { SimulatedDisk, SimulatedEnvironment } from "@tidemark/simulator";
 import { describe, expect, test } from "vitest";
-import { UNFLUSHED_BYTES_MAX } from "./config.ts";
 import { LogError } from "./error.ts";
 import type { PartitionLog } from "./partition-log.ts";
 import { batchesIn, batchOf, concat, LogFixture, recordsOf, storedBatch } from "./log.fixture.ts";
@@ -51,6 +50,30 @@ describe("a full disk", () => {
         expect(batchesIn(await fixture.readFile(FIRST_LOG))).toHaveLength(end + 1);
       }
     }
+  });
+
+  test("flush none: what did not fit does not come back in the place of other batches, though a flush beside it had synced it", async () => {
+    const batch = batchOf(["kept"]);
+    const fixture = new LogFixture({ flush: "none", segmentBytes: 5 * batch.length });
+    const log = await fixture.open();
+    const firstSync = fixture.disk.stall({ operation: "sync", path: /0000\.log$/u });
+    for (let at = 0; at < 6; at += 1) await log.append(batch, { origin: "local" });
+    // The first of a turn is written alone; of the other two, which are one write, one fits.
+    fixture.disk.limits.capacityBytes = (await usedBytes(fixture)) + 2 * batch.length + 1;
+    const cutting = fixture.disk.stall({ operation: "truncate", path: /\.log$/u });
+    const appends = ["kept", "gone", "gone"].map((value) => log.append(batchOf([value]), { origin: "local" }));
+    await new Promise(setImmediate);
+    // The flush goes on: it comes to the file while what did not fit is in it.
+    fixture.disk.limits.capacityBytes = Number.POSITIVE_INFINITY;
+    firstSync.release();
+    await new Promise(setImmediate);
+    cutting.release();
+    const answers = await Promise.allSettled(appends);
+    expect(answers.map(({ status }) => status)).toEqual(["fulfilled", "rejected", "rejected"]);
+    await log.append(batchOf(["more"]), { origin: "local" });
+    fixture.powerCut();
+    const values = await recordsOf(await fixture.open({ epoch: "none" }));
+    expect([values.length, values.filter((value) => value.endsWith("gone"))]).toEqual([7, []]);
   });
 
   test("a producer's refused batch can be sent again with the same sequence", async () => {
@@ -341,25 +364,6 @@ describe("short reads and writes", () => {
 });
 
 describe("bounds", () => {
-  test("the recovery point is moved, or a flush begun that moves it, when it lags by UNFLUSHED_BYTES_MAX, in either mode", async () => {
-    for (const flush of ["always", "none"] as const) {
-      const fixture = new LogFixture(
-        { flush, maxMessageBytes: 9_000_000 },
-        new SimulatedEnvironment({ seed: 1, disk: { keepsHistory: false } }),
-      );
-      const log = await fixture.open({ epoch: "none" });
-      const bytes = storedBatch(["x".repeat(8_000_000)], 0, 0);
-      let written = 0;
-      for (let at = 0; at < 10; at += 1) {
-        await log.appendAsFollower(storedBatch(["x".repeat(8_000_000)], at, 0));
-        written += bytes.length;
-      }
-      await new Promise((resolve) => setTimeout(resolve, 1));
-      expect(written).toBeGreaterThan(UNFLUSHED_BYTES_MAX);
-      expect(log.recoveryPoint).toBeGreaterThan(0);
-    }
-  });
-
   test("BR-013 files that stay open are few, however many segments are read", async () => {
     const fixture = new LogFixture({ segmentBytes: 80 });
     const log = await fixture.open();

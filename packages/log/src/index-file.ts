@@ -23,6 +23,8 @@ export class IndexFile {
   #entries = UNKNOWN;
   /** Size of the file; `UNKNOWN`: cut it first. */
   #sizeBytes = UNKNOWN;
+  /** What it holds may be in the page cache only: the process that wrote it died. */
+  #isUnsynced = false;
 
   constructor(files: FileSystem, path: string, entryBytes: number) {
     this.#files = files;
@@ -58,6 +60,11 @@ export class IndexFile {
     this.#sizeBytes = entries * this.#entryBytes;
   }
 
+  /** Another process wrote it, and perhaps died before it could sync it: the next `persist` does. */
+  noteUnsynced(): void {
+    this.#isUnsynced = true;
+  }
+
   /** Nothing in the file counts, or it may not be there. */
   noteUnknown(): void {
     this.#entries = UNKNOWN;
@@ -81,7 +88,7 @@ export class IndexFile {
    */
   async persist(index: IndexEntries): Promise<boolean> {
     const { count } = index;
-    if (this.holds(count)) return false;
+    if (this.holds(count) && !this.#isUnsynced) return false;
     const isNew = this.#sizeBytes === UNKNOWN;
     const fromEntry = Math.max(this.#entries, 0);
     const fromBytes = fromEntry * this.#entryBytes;
@@ -96,6 +103,7 @@ export class IndexFile {
     }
     if (isNew) await this.#files.rename(temporaryPath, this.path);
     this.noteHolds(count);
+    this.#isUnsynced = false;
     return isNew;
   }
 }

@@ -5,7 +5,7 @@ export {
   isCompacted,
   QUEUED_BYTES_MAX,
   SEGMENT_BYTES_MAX,
-  UNFLUSHED_BYTES_MAX,
+  FLUSHES_BEHIND_MAX,
 } from "./config.ts";
 export type { DirtyPart } from "./compaction-range.ts";
 export type { CleanupPolicy, CompressionType, FlushMode, LogConfig, TimestampType } from "./config.ts";

@@ -60,6 +60,8 @@ export interface LoadedLog {
   readonly logEndOffset: Offset;
   readonly flushedEndOffset: Offset;
   readonly recoveryPoint: Offset;
+  /** Of batches above the recovery point. */
+  readonly unflushedBytes: number;
   /** Segments with a lower base offset are synced with their indexes. */
   readonly sealedBelow: number;
   readonly damaged: readonly DamagedRange[];
@@ -144,9 +146,14 @@ export async function loadLog(options: LoadOptions): Promise<LoadedLog> {
       await segments.at(-1)?.sync();
     }
   }
+  const recoveryPoint = isAllDurable ? logEndOffset : toOffset(Math.min(recoveryPointBefore, logEndOffset));
+  const unflushedBytes = isAllDurable ? 0 : bytesAbove(segments, recoveryPoint);
   // An index that was rebuilt is put right at once: what a crash left of the file is nobody's to read.
-  for (const segment of segments) {
+  for (const [at, segment] of segments.entries()) {
     segment.damaged = damaged.filter(({ path }) => path === segment.path);
+    // It was the active one when the point was raised to its end, and sealed since: its indexes were written, and perhaps not synced.
+    const reachesPoint = (segments[at + 1]?.baseOffset ?? Number.POSITIVE_INFINITY) >= recoveryPointBefore;
+    if (!surveyed.isTrusted && reachesPoint) segment.indexes.noteUnsynced();
     areNamesChanged = (await segment.persistIndexes()) || areNamesChanged;
     if (segment !== segments.at(-1)) segment.unloadIndexes();
   }
@@ -161,7 +168,6 @@ export async function loadLog(options: LoadOptions): Promise<LoadedLog> {
     logStartOffset,
     logEndOffset,
   });
-  const recoveryPoint = isAllDurable ? logEndOffset : toOffset(Math.min(recoveryPointBefore, logEndOffset));
   if (knownRecoveryPoint === undefined || state.logStartOffset !== logStartOffset) {
     // Durable before the first append. While nothing is known, a lost file would be taken for a border that leaves offsets out. And
     // `truncateFullyAndStartAt` leaves another start in the middle: above the log's end it would hide what is appended, below its first
@@ -181,6 +187,7 @@ export async function loadLog(options: LoadOptions): Promise<LoadedLog> {
     logEndOffset,
     flushedEndOffset: isAllDurable ? logEndOffset : recoveryPoint,
     recoveryPoint,
+    unflushedBytes,
     sealedBelow: segmentsFrom(segments, recoveryPoint)[0]?.baseOffset ?? 0,
     damaged,
     report: {
@@ -420,6 +427,13 @@ async function copyUnsynced(segments: readonly LogSegment[], recoveryPoint: Offs
 /** Segments that may hold something at or above the recovery point. */
 function segmentsFrom(segments: readonly LogSegment[], recoveryPoint: Offset): readonly LogSegment[] {
   return segments.filter((_segment, at) => (segments[at + 1]?.baseOffset ?? recoveryPoint + 1) > recoveryPoint);
+}
+
+/** Bytes of the batches at or above the recovery point, or a few more: as exact as the index of a segment that was just scanned. */
+function bytesAbove(segments: readonly LogSegment[], recoveryPoint: Offset): number {
+  const above = segmentsFrom(segments, recoveryPoint);
+  const belowBytes = above[0]?.index.entryOf(recoveryPoint)?.positionBytes ?? 0;
+  return above.reduce((sum, { sizeBytes }) => sum + sizeBytes, -belowBytes);
 }
 
 /** The cache that the file makes, or why it makes none. */

@@ -1,19 +1,16 @@
-import { fail, InvariantError, toOffset } from "@tidemark/base";
+import { fail, toOffset } from "@tidemark/base";
 import type { FileSystem, Offset } from "@tidemark/base";
-import type { EpochEntry } from "@tidemark/epoch-cache";
 import { batchesBefore, endOfBatches } from "./batches-before.ts";
-import { UNFLUSHED_BYTES_MAX } from "./config.ts";
 import type { LogConfig } from "./config.ts";
 import { DelayedRemovals } from "./delayed-removals.ts";
 import { SWAP_SUFFIX } from "./file-names.ts";
 import type { LoadedLog } from "./load-log.ts";
 import { storageError } from "./log-directory.ts";
+import { LogFlush } from "./log-flush.ts";
+import type { FlushedLog } from "./log-flush.ts";
 import { floorSegment, readLog, readLogNow } from "./log-read.ts";
 import type { LogView, ReadOptions, ReadResult } from "./log-read.ts";
-import { printOf } from "./log-seal.ts";
-import type { LogSeal } from "./log-seal.ts";
 import type { LogState } from "./log-state.ts";
-import { PendingSync } from "./pending-sync.ts";
 import type { ProducerSnapshots } from "./producer-snapshots.ts";
 import type { ProducerState } from "./producer-state.ts";
 import { RecentlyRead } from "./recently-read.ts";
@@ -44,7 +41,7 @@ interface LocalLogOptions {
  * Invariant: recovery point <= end of the last batch <= log end; flushed end <= log end.
  * Source: apache/kafka storage/.../internals/log/LocalLog.java
  */
-export class LocalLog {
+export class LocalLog implements FlushedLog {
   readonly #files: FileSystem;
   readonly #directory: string;
   readonly #config: LogConfig;
@@ -52,26 +49,13 @@ export class LocalLog {
   readonly #state: LogState;
   readonly #damaged: readonly DamagedRange[];
   readonly #snapshots: ProducerSnapshots;
-  /** Told of a failed background flush. */
-  readonly #onFailure: (error: unknown) => void;
-  /** Told that the flushed end moved. */
-  readonly #onFlushed: () => void;
+  readonly #flush: LogFlush;
   /** Ascending, never empty, replaced and not changed: a reader keeps the array it began with. The last one is active. */
   #segments: readonly LogSegment[];
   #logStartOffset: Offset;
   #logEndOffset: Offset;
   /** End of the last batch. Below the log end only after a truncation inside a batch, until the next append. */
   #lastBatchEndOffset: Offset;
-  #flushedEndOffset: Offset;
-  #recoveryPoint: Offset;
-  #bytesAboveRecoveryPoint = 0;
-  /** Segments with a base offset below are synced with their indexes: the state may vouch for them. */
-  #sealedBelow: number;
-  readonly #epochEntries: () => readonly EpochEntry[];
-  /** Dirty: files were made or removed. */
-  readonly #directorySync: PendingSync;
-  /** Never rejects. */
-  #backgroundFlush: Promise<void> | undefined;
   /** Made when it is needed, as below: most logs delete and read nothing. */
   #removals: DelayedRemovals | undefined;
   #recentlyRead: RecentlyRead | undefined;
@@ -89,17 +73,10 @@ export class LocalLog {
     this.#damaged = loaded.damaged;
     this.#snapshots = loaded.snapshots;
     this.#segments = loaded.segments;
-    this.#directorySync = new PendingSync(loaded.segments.some((segment) => segment.isDirty));
     this.#logStartOffset = loaded.logStartOffset;
     this.#logEndOffset = loaded.logEndOffset;
     this.#lastBatchEndOffset = loaded.logEndOffset;
-    this.#flushedEndOffset = loaded.flushedEndOffset;
-    this.#recoveryPoint = loaded.recoveryPoint;
-    this.#sealedBelow = loaded.sealedBelow;
-    const { epochs } = loaded;
-    this.#epochEntries = () => epochs.entries;
-    this.#onFailure = events.onFailure;
-    this.#onFlushed = events.onFlushed;
+    this.#flush = new LogFlush(options, loaded, this, events);
   }
 
   get segmentSettings(): SegmentSettings {
@@ -137,19 +114,19 @@ export class LocalLog {
   }
 
   get flushedEndOffset(): Offset {
-    return this.#flushedEndOffset;
+    return this.#flush.flushedEndOffset;
   }
 
   /**
    * Where the next open would find the end: above the last batch nothing but a segment that begins there tells of it. What else is missing it
    * takes for a loss.
    */
-  get #foundEndOffset(): Offset {
+  get foundEndOffset(): Offset {
     return toOffset(Math.max(this.#lastBatchEndOffset, this.active.baseOffset));
   }
 
   get recoveryPoint(): Offset {
-    return this.#recoveryPoint;
+    return this.#flush.recoveryPoint;
   }
 
   /** As `LogState.cleanerOffset`. */
@@ -208,8 +185,9 @@ export class LocalLog {
   async failWrite(error: unknown): Promise<never> {
     const segment = this.active;
     const failure = storageError(error, segment.path);
-    // In `always` mode durably, before anybody is told that it failed: else a crash could bring back what was refused.
-    if (failure.retriable) await segment.cutBack(this.#config.flush === "always");
+    // Durably, before anybody is told that it failed, or other batches get these offsets: a flush beside it may have synced what was refused,
+    // and a crash that loses the others would bring it back in their place.
+    if (failure.retriable) await segment.cutBack({ durably: true });
     throw failure;
   }
 
@@ -223,7 +201,7 @@ export class LocalLog {
     const { active } = this;
     active.noteBatch(batch, this.#config.indexIntervalBytes);
     if (batch.aborted !== undefined) active.transactionIndex.append(batch.aborted);
-    this.#bytesAboveRecoveryPoint += batch.sizeInBytes;
+    this.#flush.noteWritten(batch.sizeInBytes);
     this.#logEndOffset = toOffset(batch.lastOffset + 1);
     this.#lastBatchEndOffset = this.#logEndOffset;
   }
@@ -233,19 +211,24 @@ export class LocalLog {
     return this.active.isDirty;
   }
 
-  /** After a group: syncs in `always` mode, and keeps the recovery point from lagging. @throws FileError */
-  async commit(): Promise<void> {
-    if (this.#config.flush === "always") {
-      await this.#syncActive();
-      this.#flushedEndOffset = this.#logEndOffset;
-      if (this.#bytesAboveRecoveryPoint >= UNFLUSHED_BYTES_MAX)
-        await this.#raiseRecoveryPoint(this.#flushedEndOffset, this.active.baseOffset);
-    } else this.boundUnflushed();
+  /** As `LogFlush.commit`. @throws FileError */
+  commit(): Promise<void> {
+    return this.#flush.commit();
   }
 
-  /** Begins a flush where the recovery point lags too far; it stands still in `always` mode. */
+  /** As `LogFlush.bound`. */
   boundUnflushed(): void {
-    if (this.#bytesAboveRecoveryPoint >= UNFLUSHED_BYTES_MAX) this.startBackgroundFlush();
+    this.#flush.bound();
+  }
+
+  /** As `LogFlush.mustWait`. */
+  get mustWait(): boolean {
+    return this.#flush.mustWait;
+  }
+
+  /** As `LogFlush.makeRoom`. @throws FileError */
+  makeRoom(): Promise<void> {
+    return this.#flush.makeRoom();
   }
 
   /**
@@ -260,20 +243,14 @@ export class LocalLog {
     const isAlways = this.#config.flush === "always";
     await sealed.cutLooseEnd();
     sealed.indexes.noteEnd();
-    if (isAlways) {
-      await this.#syncActive();
-      await sealed.persistIndexes();
-      if (sealed.transactionIndex.count > 0) await this.#files.syncDirectory(this.#directory);
-      this.#flushedEndOffset = this.#logEndOffset;
-      await this.#raiseRecoveryPoint(this.#logEndOffset, firstOffset);
-    }
-    if (firstOffset > this.#foundEndOffset) await this.#state.saveGapBefore(firstOffset, this.#foundEndOffset);
+    if (isAlways) await this.#flush.commitSealed(firstOffset);
+    if (firstOffset > this.foundEndOffset) await this.#state.saveGapBefore(firstOffset, this.foundEndOffset);
     await this.#writeSnapshot(firstOffset, producers, isAlways);
     let segment: LogSegment;
     try {
       segment = await LogSegment.create(this.#segmentSettings, firstOffset);
       // Only now: a flush beside it may have synced the directory a moment ago.
-      this.#directorySync.isDirty = true;
+      this.#flush.noteNames();
     } catch (error) {
       // Offsets below it may be given to batches yet: it does not know them.
       if (firstOffset > this.#logEndOffset) await this.#snapshots.removeUnless((offset) => offset < firstOffset);
@@ -281,18 +258,22 @@ export class LocalLog {
     }
     this.#segments = [...this.#segments, segment];
     await this.#noteRead(sealed);
-    if (!isAlways) this.startBackgroundFlush();
+    if (!isAlways) this.#flush.startBackground();
   }
 
-  /** Makes everything up to the log end durable, indexes of sealed segments too, and raises the recovery point to it. @throws FileError */
-  async flush(): Promise<void> {
-    await this.#backgroundFlush;
-    await this.#flush();
+  /** As `LogFlush.flush`. @throws FileError */
+  flush(): Promise<void> {
+    return this.#flush.flush();
+  }
+
+  /** As `LogFlush.startBackground`. */
+  startBackgroundFlush(): void {
+    this.#flush.startBackground();
   }
 
   /** Waits for a flush in the background: needed before anything is cut or removed. */
-  async settle(): Promise<void> {
-    await this.#backgroundFlush;
+  settle(): Promise<void> {
+    return this.#flush.settle();
   }
 
   /**
@@ -313,13 +294,13 @@ export class LocalLog {
     const rest = await batchesBefore({ segments: kept, positionBytes, offset }, this.#snapshots, (segment) =>
       this.#noteRead(segment),
     );
-    const recoveryPoint = toOffset(Math.min(this.#recoveryPoint, rest.endOffset));
+    const recoveryPoint = toOffset(Math.min(this.recoveryPoint, rest.endOffset));
     const logStartOffset = toOffset(Math.min(this.#logStartOffset, offset));
-    this.#sealedBelow = Math.min(this.#sealedBelow, last.baseOffset);
-    const seal = this.#seal({ logStartOffset });
+    this.#flush.sealedBelow = Math.min(this.#flush.sealedBelow, last.baseOffset);
+    const seal = this.#flush.seal(logStartOffset);
     await this.#state.noteTruncation({ recoveryPoint, offset, lastBaseOffset: last.baseOffset, seal });
     if (logStartOffset < this.#logStartOffset) await this.#state.saveStart(logStartOffset, recoveryPoint, seal);
-    this.#recoveryPoint = recoveryPoint;
+    this.#flush.lowerRecoveryPoint(recoveryPoint);
     this.#logStartOffset = logStartOffset;
 
     if (await this.#snapshots.removeUnless((snapshot) => snapshot <= offset))
@@ -329,14 +310,14 @@ export class LocalLog {
     for (const segment of removed) await this.#removeSegment(segment);
     if (removed.length > 0) await this.#files.syncDirectory(this.#directory);
     this.#lastBatchEndOffset = rest.endOffset;
-    if (this.#foundEndOffset < logStartOffset) {
+    if (this.foundEndOffset < logStartOffset) {
       await this.#beginAtStart();
       this.#segments = this.#segments.slice(-1);
       for (const segment of [...kept].reverse()) await this.#removeSegment(segment);
       await this.#files.syncDirectory(this.#directory);
     } else await last.truncateAt(positionBytes, offset);
     this.#logEndOffset = offset;
-    this.#flushedEndOffset = toOffset(Math.min(this.#flushedEndOffset, offset));
+    this.#flush.noteCut(offset);
     if (offset > logStartOffset) {
       await this.#writeSnapshot(offset, rest.producers, this.#config.flush === "always");
     }
@@ -360,14 +341,14 @@ export class LocalLog {
    */
   async truncateFullyAndStartAt(offset: Offset, clearEpochs: () => Promise<void>): Promise<void> {
     // Whatever a crash leaves of the old segments is a whole log again, from its old start.
-    this.#sealedBelow = 0;
+    this.#flush.sealedBelow = 0;
     await this.#state.noteTruncation({
       recoveryPoint: toOffset(0),
       offset: toOffset(0),
       lastBaseOffset: -1,
-      seal: this.#seal(),
+      seal: this.#flush.seal(),
     });
-    this.#recoveryPoint = toOffset(0);
+    this.#flush.lowerRecoveryPoint(toOffset(0));
     await this.#snapshots.removeUnless(() => false);
     const removed = [...this.#segments].reverse();
     for (const segment of removed) await this.#removeSegment(segment);
@@ -380,9 +361,7 @@ export class LocalLog {
     this.#logStartOffset = offset;
     this.#logEndOffset = offset;
     this.#lastBatchEndOffset = offset;
-    this.#flushedEndOffset = offset;
-    this.#recoveryPoint = offset;
-    this.#bytesAboveRecoveryPoint = 0;
+    this.#flush.startAt(offset);
   }
 
   /**
@@ -392,11 +371,11 @@ export class LocalLog {
    */
   async raiseLogStart(offset: Offset): Promise<void> {
     if (offset <= this.#logStartOffset) return;
-    if (offset > this.#flushedEndOffset || this.#directorySync.isDirty) await this.#flush();
-    await this.#state.saveStart(offset, this.#recoveryPoint, this.#seal({ logStartOffset: offset }));
+    if (offset > this.flushedEndOffset || this.#flush.hasUnsyncedNames) await this.#flush.flush();
+    await this.#state.saveStart(offset, this.recoveryPoint, this.#flush.seal(offset));
     this.#logStartOffset = offset;
     // Behind a cut inside a batch: no batch reaches the start.
-    if (this.#foundEndOffset < offset) await this.#beginAtStart();
+    if (this.foundEndOffset < offset) await this.#beginAtStart();
   }
 
   /**
@@ -431,9 +410,9 @@ export class LocalLog {
       fail("sources of a swap are sealed neighbours", { at, count: sources.length });
     const { baseOffset } = cleaned;
     const announced = { baseOffset, endBaseOffset: next.baseOffset, endOffset: await endOfBatches(cleaned) };
-    const sealedBelow = this.#sealedBelow;
-    this.#sealedBelow = Math.min(sealedBelow, baseOffset);
-    await this.#state.announceSwap(announced, this.#seal());
+    const { sealedBelow } = this.#flush;
+    this.#flush.sealedBelow = Math.min(sealedBelow, baseOffset);
+    await this.#state.announceSwap(announced, this.#flush.seal());
     const swap = await cleaned.renamed(this.#segmentSettings, SWAP_SUFFIX);
     await this.#files.syncDirectory(this.#directory);
     for (const source of [...sources].reverse()) {
@@ -447,8 +426,8 @@ export class LocalLog {
     const segment = await swap.renamed(this.#segmentSettings, "");
     await this.#files.syncDirectory(this.#directory);
     this.#segments = [...this.#segments.slice(0, at), segment, ...this.#segments.slice(at + sources.length)];
-    this.#sealedBelow = sealedBelow;
-    await this.#state.forgetSwap(baseOffset, this.#seal());
+    this.#flush.sealedBelow = sealedBelow;
+    await this.#state.forgetSwap(baseOffset, this.#flush.seal());
   }
 
   /** Flushes all, the active segment's indexes, the producers and both offsets too: a clean open needs no scan then. @throws FileError */
@@ -457,104 +436,23 @@ export class LocalLog {
     await this.flush();
     this.active.indexes.noteEnd();
     await this.active.persistIndexes();
-    if (this.active.transactionIndex.count > 0) this.#directorySync.isDirty = true;
+    if (this.active.transactionIndex.count > 0) this.#flush.noteNames();
     if (this.#logEndOffset > (this.#snapshots.offsets.at(-1) ?? this.#logStartOffset))
       await this.#writeSnapshot(this.#logEndOffset, producers, true);
-    await this.#syncDirectory();
-    const { active } = this;
-    this.#sealedBelow = active.baseOffset;
-    const seal = this.#seal();
-    const all = { logStartOffset: this.#logStartOffset, endOffset: this.#recoveryPoint };
-    const stop = { activeBytes: active.sizeBytes, print: printOf([active], this.#epochEntries(), all) };
-    // Only where the state vouches for all segments before the last one.
-    await this.#state.saveStart(this.#logStartOffset, this.#recoveryPoint, {
-      ...seal,
-      stop: seal.endBaseOffset === active.baseOffset ? stop : undefined,
-    });
+    await this.#flush.syncNames();
+    await this.#state.saveStart(this.#logStartOffset, this.recoveryPoint, this.#flush.stopSeal());
   }
 
   /** Closes the files, whatever state they are in. */
   async close(): Promise<void> {
-    await this.#backgroundFlush;
+    await this.#flush.settle();
     await this.#removals?.finish();
     for (const segment of this.#segments) await segment.close().catch(() => undefined);
   }
 
   async #writeSnapshot(offset: Offset, producers: ProducerState, durably: boolean): Promise<void> {
     await this.#snapshots.write(offset, producers, durably);
-    this.#directorySync.isDirty = true;
-  }
-
-  async #syncActive(): Promise<void> {
-    await this.active.sync();
-    await this.#syncDirectory();
-  }
-
-  #syncDirectory(): Promise<void> {
-    return this.#directorySync.run(() => this.#files.syncDirectory(this.#directory));
-  }
-
-  /** Begins to flush beside appends, unless that is going on. A failure is told to `onFailure`. */
-  startBackgroundFlush(): void {
-    this.#backgroundFlush ??= this.#flush()
-      .catch(this.#onFailure)
-      .finally(() => {
-        this.#backgroundFlush = undefined;
-      });
-  }
-
-  /**
-   * Contents, indexes and names; only then the recovery point. Below it a segment may be dirty too: cut just there by a process that
-   * died before it could sync the cut.
-   */
-  async #flush(): Promise<void> {
-    const endOffset = this.#logEndOffset;
-    const flushedBytes = this.#bytesAboveRecoveryPoint;
-    const { active } = this;
-    for (const segment of this.#segments) {
-      await segment.sync();
-      if (segment !== active) await segment.persistIndexes();
-      if (segment !== active && segment.transactionIndex.count > 0) this.#directorySync.isDirty = true;
-    }
-    await this.#snapshots.sync();
-    await this.#syncDirectory();
-    if (endOffset > this.#flushedEndOffset) this.#flushedEndOffset = endOffset;
-    await this.#raiseRecoveryPoint(endOffset, active.baseOffset, flushedBytes);
-    this.#onFlushed();
-  }
-
-  /** What the state may vouch for: nothing from the first segment on in which damage was met. */
-  #seal(after: { readonly logStartOffset?: Offset } = {}): LogSeal {
-    const { logStartOffset = this.#logStartOffset } = after;
-    // Those that lie below the start may be gone at the next open, and are then.
-    const kept = this.#segments.filter(
-      (_segment, at) => (this.#segments[at + 1]?.baseOffset ?? Number.POSITIVE_INFINITY) > logStartOffset,
-    );
-    const damaged = kept.find((segment) => segment.damaged.length > 0);
-    const endBaseOffset = Math.min(this.#sealedBelow, damaged?.baseOffset ?? this.#sealedBelow);
-    const covered = kept.filter(({ baseOffset }) => baseOffset < endBaseOffset);
-    const print = printOf(covered, this.#epochEntries(), { logStartOffset, endOffset: endBaseOffset });
-    return { endBaseOffset, print, stop: undefined };
-  }
-
-  /** @param sealedBelow segments with a lower base offset are synced with their indexes too */
-  async #raiseRecoveryPoint(
-    endOffset: Offset,
-    sealedBelow: number,
-    flushedBytes = this.#bytesAboveRecoveryPoint,
-  ): Promise<void> {
-    this.#bytesAboveRecoveryPoint -= flushedBytes;
-    const offset = toOffset(Math.min(endOffset, this.#foundEndOffset));
-    if (this.#damaged.length > 0 || (offset <= this.#recoveryPoint && sealedBelow <= this.#sealedBelow)) return;
-    this.#sealedBelow = Math.max(this.#sealedBelow, sealedBelow);
-    try {
-      if (offset <= this.#recoveryPoint) return await this.#state.saveSeal(this.#seal());
-      await this.#state.raiseRecoveryPoint(offset, this.#seal());
-    } catch (error) {
-      if (error instanceof InvariantError) throw error;
-      return; // Where it stands it is right too, only low: the next raise tries again.
-    }
-    this.#recoveryPoint = offset;
+    this.#flush.noteNames();
   }
 
   #noteRead(segment: LogSegment | undefined): Promise<void> | undefined {

@@ -119,6 +119,7 @@ export class LogAppends {
   ): Promise<AppendResult> | undefined {
     const { config, local, epochs, queue, leaderEpoch, producers } = this.#core;
     if (config.flush === "always" || !queue.isIdle || !this.#fitsTurn(header.sizeInBytes)) return undefined;
+    if (local.mustWait) return undefined;
     if (leaderEpoch === undefined || epochs.latest?.epoch !== leaderEpoch) return undefined;
     if (judgement instanceof Promise || this.#timeToStamp(header, judgement) !== undefined) return undefined;
     const { lastOffsetDelta, sizeInBytes, maxTimestamp } = header;
@@ -157,6 +158,7 @@ export class LogAppends {
   /** As `PartitionLog.appendAsFollower`. @throws LogError as that does */
   appendAsFollower(bytes: Uint8Array, leaderEpoch: LeaderEpoch | undefined): Promise<AppendResult | undefined> {
     return this.#core.task(async () => {
+      await this.#makeRoom();
       const log = {
         logEndOffset: this.#core.local.logEndOffset,
         latestEpoch: this.#core.epochs.latest?.epoch ?? -1,
@@ -170,12 +172,20 @@ export class LogAppends {
     });
   }
 
+  /** Writes may be faster than the disk: then they wait. */
+  async #makeRoom(): Promise<void> {
+    if (!this.#core.local.mustWait) return;
+    await this.#core.local.makeRoom();
+    this.#core.checkUsable();
+  }
+
   /** Writes a group, syncs it, and answers each of its entries. */
   async commit(group: AppendGroup): Promise<void> {
     this.#expireProducers();
     const outcome: GroupOutcome = { answers: [], nextEntry: 0, failure: undefined };
     const startOffset = this.#core.local.logEndOffset;
     try {
+      await this.#makeRoom();
       while (outcome.nextEntry < group.entries.length) await this.#commitRun(group, outcome);
     } catch (error) {
       outcome.failure = this.#core.noteFailure(error);

@@ -93,9 +93,10 @@ export class ProducerSnapshots {
   /** Makes those written so far durable, but for their names. @throws FileError */
   async sync(): Promise<void> {
     for (const offset of this.#unsynced ?? []) {
-      this.#unsynced?.delete(offset);
       const file = await this.#files.open(this.#pathOf(offset), "write");
       try {
+        // Not repeated, whatever comes of it.
+        this.#unsynced?.delete(offset);
         await file.sync();
       } finally {
         await file.close();

@@ -1,7 +1,6 @@
 import { toOffset } from "@tidemark/base";
 import { encodeLeaderEpochCheckpoint } from "@tidemark/epoch-cache";
 import { describe, expect, test } from "vitest";
-import { UNFLUSHED_BYTES_MAX } from "./config.ts";
 import { batchOf, concat, LogFixture, recordsOf, storedBatch } from "./log.fixture.ts";
 import type { PartitionLog } from "./partition-log.ts";
 
@@ -140,19 +139,4 @@ test("a batch of the log's own start keeps its epoch when the file begins below 
   await fixture.writeFile("leader-epoch-checkpoint", encodeLeaderEpochCheckpoint(below as never));
   log = await fixture.open({ clean: true, epoch: "none" });
   expect(log.epochEntries).toEqual([{ epoch: 4, startOffset: 10 }]);
-});
-
-test("flush none: the recovery point rises with what was synced, not with what was written", async () => {
-  const fixture = new LogFixture({ flush: "none", maxMessageBytes: 2 * 1024 ** 2 });
-  const log = await fixture.open();
-  const batch = batchOf(["x".repeat(1024 ** 2)]);
-  for (let bytes = 0; bytes <= UNFLUSHED_BYTES_MAX; bytes += batch.length) {
-    await log.append(batch, { origin: "local" });
-    expect(log.recoveryPoint).toBeLessThanOrEqual(log.flushedEndOffset);
-  }
-  await new Promise((resolve) => setTimeout(resolve, 1));
-  expect(log.recoveryPoint).toBeGreaterThan(0);
-  fixture.powerCut();
-  const again = await fixture.open({ epoch: "none" });
-  expect([again.damaged, again.logEndOffset >= log.recoveryPoint]).toEqual([[], true]);
 });

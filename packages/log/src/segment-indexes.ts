@@ -141,6 +141,12 @@ export class SegmentIndexes {
     this.maxTimestampOffset = last?.offset ?? 0;
   }
 
+  /** As `IndexFile.noteUnsynced`. */
+  noteUnsynced(): void {
+    this.#offsetFile.noteUnsynced();
+    this.#timeFile.noteUnsynced();
+  }
+
   /** Forgets the entries as far as the files hold them; what is known of time stays. */
   unload(): void {
     if (!this.#areLoaded || !this.#offsetFile.holds(this.offsets.count) || !this.#timeFile.holds(this.times.count))

@@ -351,7 +351,7 @@ export class LogSegment {
 
   /** Before nothing more is written here: takes away what of a write is in the file that was then made elsewhere, or not at all. @throws FileError */
   async cutLooseEnd(): Promise<void> {
-    if (this.#hasLooseEnd) await this.cutBack(false);
+    if (this.#hasLooseEnd) await this.cutBack({ durably: false });
   }
 
   /** Takes the batch that begins at the segment's end into size and indexes. */
@@ -391,7 +391,10 @@ export class LogSegment {
 
   /** Makes the written batches durable. Not repeated after a failure: the caller takes the directory offline. @throws FileError */
   sync(): Promise<void> {
-    return this.#pendingSync.run(() => this.use((file) => file.sync()));
+    // Opened before: where that fails there was no sync, and the next one may make up for it.
+    return this.isDirty
+      ? this.use((file) => this.#pendingSync.run(() => file.sync()))
+      : this.#pendingSync.run(() => Promise.resolve());
   }
 
   /**
@@ -470,13 +473,13 @@ export class LogSegment {
     );
   }
 
-  /** Takes the bytes of a failed write away again. @param durably also on the disk, before anybody is told. @throws FileError */
-  async cutBack(durably: boolean): Promise<void> {
+  /** Takes the bytes of a failed write away again. @throws FileError */
+  async cutBack({ durably }: { readonly durably: boolean }): Promise<void> {
     const file = this.#file ?? fail("the active segment is open", { path: this.path });
     await file.truncate(this.sizeBytes);
     this.#hasLooseEnd = false;
     this.isDirty = true;
-    if (durably) await file.sync();
+    if (durably) await this.sync();
   }
 
   /**

@@ -62,12 +62,13 @@ export function decodeTopic(
   } = fields;
   // What a topic of an earlier version does not say is as it was then.
   const settings = { ...DEFAULT_LOG_CONFIG, ...fields };
-  const { segmentMs, segmentJitterMs, segmentIndexBytes } = settings;
+  const { flushBytes, segmentMs, segmentJitterMs, segmentIndexBytes } = settings;
   const { timestampType, timestampBeforeMaxMs, timestampAfterMaxMs } = settings;
   const { retentionMs, retentionBytes, ignoresFutureTimestamps, fileDeleteDelayMs } = settings;
   if (status !== "ready" && status !== "incomplete") return undefined;
   if (typeof topicId !== "string" || !isUuid(topicId) || !isCount(partitions) || partitions === 0) return undefined;
   if (!isCount(segmentBytes) || !isCount(indexIntervalBytes) || !isCount(maxMessageBytes)) return undefined;
+  if (!isCount(flushBytes) || flushBytes === 0) return undefined;
   if (!isCount(segmentMs) || !isCount(segmentJitterMs) || !isCount(segmentIndexBytes)) return undefined;
   if (timestampType !== "CreateTime" && timestampType !== "LogAppendTime") return undefined;
   if (!isCount(timestampBeforeMaxMs) || !isCount(timestampAfterMaxMs)) return undefined;
@@ -91,6 +92,7 @@ export function decodeTopic(
     indexIntervalBytes,
     maxMessageBytes,
     flush,
+    flushBytes,
     segmentMs,
     segmentJitterMs,
     segmentIndexBytes,

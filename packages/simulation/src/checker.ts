@@ -162,6 +162,8 @@ export class Checker {
       throw new Violation("S1", `acknowledged at ${baseOffset}, but not committed there`);
     if (this.#cluster.options.log?.flush !== "always") return;
     const copies = this.#seen.filter(({ node, view }) => {
+      // Records were deleted while the answer was on its way.
+      if (view.startOffset > committed.lastOffset) return true;
       const batchHere = view.batchAt(baseOffset);
       return batchHere?.crc === committed.crc && isDurable(node.environment, batchHere);
     });

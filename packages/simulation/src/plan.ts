@@ -1,3 +1,4 @@
+import { DEFAULT_LOG_CONFIG } from "@tidemark/log";
 import type { LogConfig } from "@tidemark/log";
 import { LOSS_RULES, SimulatedRandom } from "@tidemark/simulator";
 import type { ClusterOptions, Loss } from "./cluster.ts";
@@ -168,6 +169,8 @@ export function planOf(seed: number): Plan {
   const brokers = pick("brokers", [3, 3, 3, 2, 4, 5]);
   const log: Partial<LogConfig> = {
     flush: pick("flush", ["none", "none", "always"]),
+    // So little is behind as a rule that appends wait for flushes.
+    flushBytes: pick("flush-bytes", [DEFAULT_LOG_CONFIG.flushBytes, 512, 4096]),
     segmentBytes: pick("segment", [1024, 4096, SEGMENT_BYTES_LARGE]),
     retentionBytes: pick("retention", [-1, -1, -1, RETENTION_BYTES]),
     indexIntervalBytes: pick("index", [1, 512, 4096]),

@@ -294,7 +294,7 @@ export const MUTANTS: readonly Mutant[] = [
     edits: [
       {
         file: "packages/log/src/local-log.ts",
-        find: `    if (failure.retriable) await segment.cutBack(this.#config.flush === "always");
+        find: `    if (failure.retriable) await segment.cutBack({ durably: true });
 `,
         replace: `    if (failure.retriable) return undefined as never;
 `,

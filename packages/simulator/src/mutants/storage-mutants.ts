@@ -4,6 +4,7 @@ const LOG_APPENDS = "packages/log/src/log-appends.ts";
 const LOG_TRUNCATION = "packages/log/src/log-truncation.ts";
 const PARTITION_LOG = "packages/log/src/partition-log.ts";
 const LOCAL_LOG = "packages/log/src/local-log.ts";
+const LOG_FLUSH = "packages/log/src/log-flush.ts";
 const SEGMENT = "packages/log/src/segment.ts";
 const SEGMENT_INDEXES = "packages/log/src/segment-indexes.ts";
 const SEGMENT_WALK = "packages/log/src/segment-walk.ts";
@@ -44,8 +45,8 @@ export const STORAGE_MUTANTS: readonly Mutant[] = [
     edits: [
       {
         file: SEGMENT,
-        find: `this.#pendingSync.run(() => this.use((file) => file.sync()));`,
-        replace: `this.#pendingSync.run(() => this.use((file) => file.sync().catch(() => file.sync())));`,
+        find: `this.#pendingSync.run(() => file.sync())`,
+        replace: `this.#pendingSync.run(() => file.sync().catch(() => file.sync()))`,
       },
     ],
   },
@@ -120,20 +121,21 @@ export const STORAGE_MUTANTS: readonly Mutant[] = [
     title: "a sealed segment's index is written before its batches are on the disk, and believed by recovery",
     edits: [
       {
-        file: LOCAL_LOG,
-        find: `      await this.#syncActive();
-      await sealed.persistIndexes();
+        file: LOG_FLUSH,
+        find: `    await this.#syncActive();
+    await sealed.persistIndexes();
 `,
-        replace: `      await sealed.persistIndexes();
-      await this.#syncActive();
+        replace: `    await sealed.persistIndexes();
+    await this.#syncActive();
 `,
       },
       {
-        file: LOCAL_LOG,
-        find: `      await segment.sync();
-      if (segment !== active) await segment.persistIndexes();`,
+        file: LOG_FLUSH,
+        find: `      await this.#bothOf(segment.sync(), sealed?.persistIndexes());
+`,
         replace: `      if (segment !== active) await segment.persistIndexes();
-      await segment.sync();`,
+      await segment.sync();
+`,
       },
       {
         file: SURVEY,
@@ -274,10 +276,10 @@ export const STORAGE_MUTANTS: readonly Mutant[] = [
     title: "a roll does not sync the segment that it seals before the recovery point moves",
     edits: [
       {
-        file: LOCAL_LOG,
-        find: `      await this.#syncActive();
-      await sealed.persistIndexes();`,
-        replace: `      await sealed.persistIndexes();`,
+        file: LOG_FLUSH,
+        find: `    await this.#syncActive();
+    await sealed.persistIndexes();`,
+        replace: `    await sealed.persistIndexes();`,
       },
     ],
   },
@@ -286,13 +288,11 @@ export const STORAGE_MUTANTS: readonly Mutant[] = [
     title: "a flush raises the recovery point before anything is on the disk",
     edits: [
       {
-        file: LOCAL_LOG,
-        find: `    const flushedBytes = this.#bytesAboveRecoveryPoint;
-    const { active } = this;
+        file: LOG_FLUSH,
+        find: `    const activeBytes = active.sizeBytes;
 `,
-        replace: `    const flushedBytes = this.#bytesAboveRecoveryPoint;
-    const { active } = this;
-    await this.#raiseRecoveryPoint(endOffset, 0);
+        replace: `    const activeBytes = active.sizeBytes;
+    await this.#raiseRecoveryPoint(logEndOffset, 0, 0);
 `,
       },
     ],
@@ -387,7 +387,7 @@ export const STORAGE_MUTANTS: readonly Mutant[] = [
     edits: [
       {
         file: LOCAL_LOG,
-        find: `    await this.#state.saveStart(offset, this.#recoveryPoint, this.#seal({ logStartOffset: offset }));
+        find: `    await this.#state.saveStart(offset, this.recoveryPoint, this.#flush.seal(offset));
     this.#logStartOffset = offset;
     // Behind`,
         replace: `    this.#logStartOffset = offset;
@@ -443,10 +443,11 @@ export const STORAGE_MUTANTS: readonly Mutant[] = [
     title: "the state vouches for a sealed segment whose indexes were not written",
     edits: [
       {
-        file: LOCAL_LOG,
-        find: `      if (segment !== active) await segment.persistIndexes();
+        file: LOG_FLUSH,
+        find: `      await this.#bothOf(segment.sync(), sealed?.persistIndexes());
 `,
-        replace: ``,
+        replace: `      await segment.sync();
+`,
       },
     ],
   },
@@ -477,12 +478,27 @@ export const STORAGE_MUTANTS: readonly Mutant[] = [
     title: "the recovery point and the seal rise before what they speak of is synced",
     edits: [
       {
-        file: LOCAL_LOG,
-        find: `    const { active } = this;
-    for (const segment of this.#segments) {`,
-        replace: `    const { active } = this;
-    await this.#raiseRecoveryPoint(endOffset, active.baseOffset, 0);
-    for (const segment of this.#segments) {`,
+        file: LOG_FLUSH,
+        find: `    let syncedBytes = 0;
+`,
+        replace: `    let syncedBytes = 0;
+    await this.#raiseRecoveryPoint(logEndOffset, active.baseOffset, 0);
+`,
+      },
+    ],
+  },
+  {
+    id: "P25",
+    title: "inside of a flush the recovery point rises over the segment that is synced next",
+    edits: [
+      {
+        file: LOG_FLUSH,
+        find: `      await this.#bothOf(segment.sync(), sealed?.persistIndexes());
+`,
+        replace: `      const next = segments[segments.indexOf(segment) + 1];
+      if (next !== undefined) await this.#noteSynced(next.baseOffset, next.baseOffset, 0);
+      await this.#bothOf(segment.sync(), sealed?.persistIndexes());
+`,
       },
     ],
   },
