@@ -28,11 +28,10 @@ export const DEFAULT_EFFORT: SuiteEffort = {
 /** For `npm run crash:full`. */
 export const FULL_EFFORT: SuiteEffort = {
   ...DEFAULT_EFFORT,
-  outcomesMax: { always: 512, none: 256 },
-  secondCrashOneIn: { always: 8, none: 16 },
-  secondCrashAfterKillOneIn: 1,
-  tearsEveryByte: true,
-  nodeShare: 1,
+  outcomesMax: { always: 160, none: 96 },
+  secondCrashOneIn: { always: 64, none: 160 },
+  secondCrashAfterKillOneIn: 4,
+  nodeShare: 4,
 };
 
 /** For a mutant: what a known script shows at once. */
