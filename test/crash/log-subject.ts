@@ -34,7 +34,7 @@ async function finish(run: ScriptRun): Promise<void> {
 }
 
 /** One partition log on a machine of its own. */
-class LogSubject implements Subject {
+export class LogSubject implements Subject {
   readonly histories: readonly [History];
   readonly tearsEveryByte: boolean;
   readonly #config: LogConfig;

@@ -321,7 +321,15 @@ export class PartitionRun {
 
   async step(name: string, call: () => Promise<unknown>, effect: StepEffect): Promise<void> {
     const beganAt = this.disk.operationCount;
-    await call();
+    try {
+      await call();
+    } catch (error) {
+      // Nobody was told that it is done: a part of it may be.
+      const { after, between = [], lowestEndOffset = Number.POSITIVE_INFINITY } = effect;
+      const inFlight = { after, between, lowestEndOffset, alternatives: [], floorOffset: 0, isCleanStop: false };
+      this.#steps.push({ name, beganAt, acknowledgedAt: Number.POSITIVE_INFINITY, ...inFlight });
+      throw error;
+    }
     this.#note(name, { beganAt, acknowledgedAt: this.disk.operationCount }, effect);
   }
 

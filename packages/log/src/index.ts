@@ -40,7 +40,8 @@ export { PRODUCER_ID_KEY } from "./directory-checkpoints.ts";
 export type { CheckpointReport } from "./directory-checkpoints.ts";
 export type { CleanerConfig, Uncleanable } from "./log-cleaner.ts";
 export { LogManager } from "./log-manager.ts";
-export type { LogManagerCloseResult, LogManagerOptions, LogManagerReport } from "./log-manager.ts";
+export type { LogManagerCloseResult } from "./log-manager.ts";
+export type { LogManagerOptions, LogManagerReport } from "./load-directory.ts";
 export { decodeMetaProperties, META_PROPERTIES_FILE } from "./meta-properties.ts";
 export type { MetaProperties } from "./meta-properties.ts";
 export {

@@ -7,7 +7,7 @@ import { SWAP_SUFFIX } from "./file-names.ts";
 import type { LoadedLog } from "./load-log.ts";
 import { storageError } from "./log-directory.ts";
 import { LogFlush } from "./log-flush.ts";
-import type { FlushedLog } from "./log-flush.ts";
+import type { FlushedLog, FlushEvents } from "./log-flush.ts";
 import { floorSegment, readLog, readLogNow } from "./log-read.ts";
 import type { LogView, ReadOptions, ReadResult } from "./log-read.ts";
 import type { LogState } from "./log-state.ts";
@@ -60,11 +60,7 @@ export class LocalLog implements FlushedLog {
   #removals: DelayedRemovals | undefined;
   #recentlyRead: RecentlyRead | undefined;
 
-  constructor(
-    options: LocalLogOptions,
-    loaded: LoadedLog,
-    events: { onFailure: (error: unknown) => void; onFlushed: () => void },
-  ) {
+  constructor(options: LocalLogOptions, loaded: LoadedLog, events: FlushEvents) {
     this.#files = options.files;
     this.#segmentSettings = loaded.segmentSettings;
     this.#directory = options.directory;
@@ -271,7 +267,7 @@ export class LocalLog implements FlushedLog {
     this.#flush.startBackground();
   }
 
-  /** Waits for a flush in the background: needed before anything is cut or removed. */
+  /** Waits for a flush in the background, however it ends. */
   settle(): Promise<void> {
     return this.#flush.settle();
   }

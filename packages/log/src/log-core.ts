@@ -76,6 +76,7 @@ export class LogCore {
     this.local = new LocalLog(options, loaded, {
       onFailure: (error) => this.noteFailure(error),
       onFlushed: () => this.wakeWaiters(),
+      stop: () => this.#stop,
     });
     this.queue = new PartitionQueue(commit);
   }
@@ -118,11 +119,17 @@ export class LogCore {
     return this.queue.run(async () => {
       this.checkUsable();
       try {
-        return await run();
+        const result = await run();
+        this.checkUsable();
+        return result;
       } catch (error) {
         throw this.noteFailure(error);
       }
     });
+  }
+
+  get #stop(): LogError | InvariantError | undefined {
+    return this.failure ?? this.logDirectory.offlineError;
   }
 
   /**
@@ -131,8 +138,18 @@ export class LogCore {
    * @throws LogError, InvariantError the first failure
    */
   checkUsable(): void {
-    const stop = this.failure ?? this.logDirectory.offlineError;
+    const stop = this.#stop;
     if (stop !== undefined) throw stop;
+  }
+
+  /**
+   * In a task, before anything is cut, removed or flushed: waits for the flush beside it. What that could not sync may be clean and gone, so
+   * nothing goes on behind a failed one.
+   * @throws LogError, InvariantError as `checkUsable`
+   */
+  async settle(): Promise<void> {
+    await this.local.settle();
+    this.checkUsable();
   }
 
   /** Draws the consequence of an error for partition or directory. @returns what the caller is told */

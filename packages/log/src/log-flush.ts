@@ -20,6 +20,16 @@ export interface FlushedLog {
   readonly foundEndOffset: Offset;
 }
 
+/** Whom a flush tells, and asks. */
+export interface FlushEvents {
+  /** Of a flush in the background that failed; at once, and perhaps more than once. */
+  readonly onFailure: (error: unknown) => void;
+  /** The flushed end moved. */
+  readonly onFlushed: () => void;
+  /** What ends all syncs here: behind a failed one, another's too, pages may be clean and gone, and the next would write nothing and succeed. */
+  readonly stop: () => Error | undefined;
+}
+
 interface LogFlushOptions {
   readonly files: FileSystem;
   readonly directory: string;
@@ -43,8 +53,7 @@ export class LogFlush {
   readonly #snapshots: ProducerSnapshots;
   readonly #isDamaged: boolean;
   readonly #epochEntries: () => readonly EpochEntry[];
-  readonly #onFailure: (error: unknown) => void;
-  readonly #onFlushed: () => void;
+  readonly #events: FlushEvents;
   /** Dirty: files were made or removed. */
   readonly #directorySync: PendingSync;
   #flushedEndOffset: Offset;
@@ -58,16 +67,8 @@ export class LogFlush {
   /** Of the append that waits for the recovery point to rise. */
   #onRaised: (() => void) | undefined;
 
-  /**
-   * @param log read anew each time
-   * @param events told of a flush in the background that failed, and that the flushed end moved
-   */
-  constructor(
-    options: LogFlushOptions,
-    loaded: LoadedLog,
-    log: FlushedLog,
-    events: { onFailure: (error: unknown) => void; onFlushed: () => void },
-  ) {
+  /** @param log read anew each time */
+  constructor(options: LogFlushOptions, loaded: LoadedLog, log: FlushedLog, events: FlushEvents) {
     this.#files = options.files;
     this.#directory = options.directory;
     this.#config = options.config;
@@ -77,8 +78,7 @@ export class LogFlush {
     this.#isDamaged = loaded.damaged.length > 0;
     const { epochs } = loaded;
     this.#epochEntries = () => epochs.entries;
-    this.#onFailure = events.onFailure;
-    this.#onFlushed = events.onFlushed;
+    this.#events = events;
     this.#directorySync = new PendingSync(loaded.segments.some((segment) => segment.isDirty));
     this.#flushedEndOffset = loaded.flushedEndOffset;
     this.#recoveryPoint = loaded.recoveryPoint;
@@ -160,12 +160,14 @@ export class LogFlush {
   }
 
   /**
-   * Before something is written: waits until few enough bytes lie above the recovery point. One call at a time.
+   * Before something is written: waits until few enough bytes lie above the recovery point, or nothing may be written any more. One call at
+   * a time.
    * @throws what stopped the flush that was to make room. If the disk is only full, the next call begins another
    */
   async makeRoom(): Promise<void> {
     while (this.mustWait) {
       this.startBackground();
+      if (this.#background === undefined) return;
       const failure = await new Promise<unknown>((resolve) => {
         this.#onRaised = () => resolve(undefined);
         void this.#background?.then(resolve);
@@ -186,11 +188,12 @@ export class LogFlush {
     await this.#background;
   }
 
-  /** Begins to flush beside appends, unless that is going on. A failure is told to `onFailure`. */
+  /** Begins to flush beside appends, unless that is going on, or nothing may be synced any more. */
   startBackground(): void {
+    if (this.#events.stop() !== undefined) return;
     this.#background ??= this.#flush()
       .catch((error: unknown) => {
-        this.#onFailure(error);
+        this.#events.onFailure(error);
         return error;
       })
       .finally(() => {
@@ -209,6 +212,7 @@ export class LogFlush {
     let syncedBytes = 0;
     let sealed: LogSegment | undefined;
     for (const segment of segments) {
+      this.#checkUsable();
       await this.#bothOf(segment.sync(), sealed?.persistIndexes());
       if ((sealed?.transactionIndex.count ?? 0) > 0) this.noteNames();
       if (sealed !== undefined && segment.baseOffset > this.#recoveryPoint) syncedBytes += sealed.sizeBytes;
@@ -218,7 +222,12 @@ export class LogFlush {
       await this.#noteSynced(segment.baseOffset, segment.baseOffset, 0);
     }
     await this.#noteSynced(logEndOffset, active.baseOffset, activeBytes);
-    this.#onFlushed();
+    this.#events.onFlushed();
+  }
+
+  #checkUsable(): void {
+    const stop = this.#events.stop();
+    if (stop !== undefined) throw stop;
   }
 
   /** Ends when both have, so that nothing goes on behind a flush that failed; but the failure is told at once, for appends go on beside it. */
@@ -226,7 +235,7 @@ export class LogFlush {
     try {
       await Promise.all([first, second]);
     } catch (error) {
-      this.#onFailure(error);
+      this.#events.onFailure(error);
       await Promise.allSettled([first, second]);
       throw error;
     }
@@ -237,8 +246,12 @@ export class LogFlush {
    * @param baseOffset of the segment from which on bytes are left, behind the first `syncedBytes` of it
    */
   async #noteSynced(endOffset: Offset, baseOffset: Offset, syncedBytes: number): Promise<void> {
+    this.#checkUsable();
     await this.#snapshots.sync();
+    this.#checkUsable();
     await this.syncNames();
+    // Somebody else's sync of the directory may have failed meanwhile: then this one vouches for nothing.
+    this.#checkUsable();
     if (endOffset > this.#flushedEndOffset) this.#flushedEndOffset = endOffset;
     let leftBytes = -syncedBytes;
     for (const segment of this.#log.segments) if (segment.baseOffset >= baseOffset) leftBytes += segment.sizeBytes;

@@ -5,7 +5,7 @@ import type { CrashPoint } from "@tidemark/simulator";
 import { encodeBatch } from "@tidemark/wire";
 import { DEFAULT_LOG_CONFIG } from "./config.ts";
 import { LogManager } from "./log-manager.ts";
-import type { LogManagerOptions } from "./log-manager.ts";
+import type { LogManagerOptions } from "./load-directory.ts";
 import type { PartitionLog } from "./partition-log.ts";
 import type { TopicConfig } from "./topic-config.ts";
 

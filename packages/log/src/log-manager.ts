@@ -1,11 +1,13 @@
 import { directoryOf, InvariantError, joinPath, toOffset } from "@tidemark/base";
 import type { Environment, FileLock, FileSystem, Offset, State } from "@tidemark/base";
-import { NO_BROKER_EPOCH, takeCleanShutdownMarker, writeCleanShutdownMarker } from "./clean-shutdown.ts";
-import { DirectoryCheckpoints, forgetPartition, knownPartitionNames } from "./directory-checkpoints.ts";
-import type { CheckpointReport } from "./directory-checkpoints.ts";
+import { NO_BROKER_EPOCH, writeCleanShutdownMarker } from "./clean-shutdown.ts";
+import { forgetPartition } from "./directory-checkpoints.ts";
+import type { DirectoryCheckpoints } from "./directory-checkpoints.ts";
 import { LogError } from "./error.ts";
-import { isDirectoryFailure, lockDirectory, LogDirectory, storageError } from "./log-directory.ts";
-import { openMetaProperties } from "./meta-properties.ts";
+import { loadDirectory, openPartition } from "./load-directory.ts";
+import type { LogManagerOptions, LogManagerReport, ManagerParts } from "./load-directory.ts";
+import { isDirectoryFailure, lockDirectory, storageError } from "./log-directory.ts";
+import type { LogDirectory } from "./log-directory.ts";
 import type { MetaProperties } from "./meta-properties.ts";
 import type { OffsetCheckpointEntry } from "./offset-checkpoint.ts";
 import {
@@ -15,14 +17,14 @@ import {
   writePartitionMetadata,
 } from "./partition-directory.ts";
 import type { TopicPartition } from "./partition-directory.ts";
-import { PartitionLog } from "./partition-log.ts";
+import type { PartitionLog } from "./partition-log.ts";
 import { readStateOffset } from "./state-values.ts";
 import { encodeTopic, topicKey } from "./topic-config.ts";
 import type { TopicConfig, TopicDescription, TopicStatus } from "./topic-config.ts";
-import { listLogDirectory, loadTopics, removeTree } from "./topic-loading.ts";
+import { listLogDirectory, removeTree } from "./topic-loading.ts";
 import { hasRetention, isCompacted, RETENTION_CHECK_INTERVAL_MS, RETENTION_INITIAL_DELAY_MS } from "./config.ts";
 import { DEFAULT_CLEANER_CONFIG, LogCleaner } from "./log-cleaner.ts";
-import type { CleanerConfig, CleanerView } from "./log-cleaner.ts";
+import type { CleanerView } from "./log-cleaner.ts";
 import { PeriodicTask } from "./periodic-task.ts";
 import type { Schedule } from "./periodic-task.ts";
 import { encodeHex, randomUuid } from "./uuid.ts";
@@ -32,49 +34,8 @@ const DEFAULT_RETENTION_SCHEDULE: Schedule = {
   intervalMs: RETENTION_CHECK_INTERVAL_MS,
 };
 
-/** Partitions opened at a time; each may be scanning its log. */
-const PARTITIONS_LOADING_MAX = 4;
-
 /** Partitions of one topic. Each costs an open file and a directory. */
 const PARTITIONS_MAX = 10_000;
-
-export interface LogManagerOptions {
-  readonly environment: Environment;
-  /** Called once, when the lock is held. The manager closes what it returns. */
-  readonly openState: () => Promise<State>;
-  /** Kafka's log directory; made if absent. */
-  readonly directory: string;
-  /** `undefined` takes what `meta.properties` says; 1 for a new directory. */
-  readonly nodeId?: number | undefined;
-  /** `undefined` takes what `meta.properties` says; a random one for a new directory. */
-  readonly clusterId?: string | undefined;
-  /** For topics whose configuration was lost with `State`, or that another program made. */
-  readonly defaults: TopicConfig;
-  /** A producer of whom a log heard nothing for so long is forgotten. Kafka: producer.id.expiration.ms. Default one day. */
-  readonly producerIdExpirationMs?: number | undefined;
-  /** `none`: the caller answers for there being one writer. Default `fcntl`. */
-  readonly lock?: "fcntl" | "none" | undefined;
-  /** Nothing at or above it is deleted. Default: what a consumer may see. */
-  readonly highWatermark?: ((topic: string, partition: number) => Offset | undefined) | undefined;
-  /** Default: half a minute after the start, then every five minutes. */
-  readonly retention?: Schedule | undefined;
-  /** Kafka's defaults where it says nothing. */
-  readonly cleaner?: Partial<CleanerConfig> | undefined;
-}
-
-/** What an open found in the directory as a whole; each log has a recovery report of its own. */
-export interface LogManagerReport {
-  readonly wasCleanShutdown: boolean;
-  /** Broker epoch of the last run, if it ended cleanly and had one; else -1. */
-  readonly cleanShutdownBrokerEpoch: number;
-  readonly checkpoints: CheckpointReport;
-  /** Topics that `State` did not know, taken from their directories with the default configuration. */
-  readonly topicsRebuilt: readonly string[];
-  /** Topics whose making or removal a crash had interrupted: removed. */
-  readonly topicsRemoved: readonly string[];
-  /** Directories left alone. */
-  readonly ignored: readonly string[];
-}
 
 /** What a node that has peers adds to a clean stop. */
 export interface LastWords {
@@ -160,7 +121,7 @@ export class LogManager {
       await files.syncDirectory(directoryOf(directory));
       const lock = options.lock === "none" ? undefined : await lockDirectory(files, directory);
       try {
-        return new LogManager(options, await load(options, lock));
+        return new LogManager(options, await loadDirectory(options, lock));
       } catch (error) {
         await lock?.release();
         throw error;
@@ -361,8 +322,9 @@ export class LogManager {
       }
       await this.#saveTopic(topic, "ready");
     } catch (error) {
+      const failure = this.#noteFailure(error);
       await this.#abandonTopic(name, opened);
-      throw error;
+      throw failure;
     }
     for (const log of opened) this.#logs.set(partitionDirectoryName(log), log);
     this.#topics.set(name, topic);
@@ -398,17 +360,19 @@ export class LogManager {
     }
   }
 
-  /** Undoes what was made; what cannot be undone now, the next open removes. */
+  /** Undoes what was made; what cannot be undone now, and all of it behind a failed sync, the next open removes. */
   async #abandonTopic(name: string, opened: readonly PartitionLog[]): Promise<void> {
     try {
       for (const log of opened) await log.close();
+      if (!this.directory.isOnline) return;
       const { partitions } = await listLogDirectory(this.#files, this.directory.path);
       for (const { directory, topic } of partitions) if (topic === name) await removeTree(this.#files, directory);
       await this.#files.syncDirectory(this.directory.path);
       const puts = opened.flatMap((log) => forgetPartition(this.state, partitionDirectoryName(log)));
       await this.state.commit([...puts, { key: topicKey(name), value: undefined }], { sync: true });
-    } catch {
+    } catch (error) {
       // The first error is the one to tell. The topic stays "incomplete" in State.
+      this.#noteFailure(error);
     }
   }
 
@@ -425,6 +389,7 @@ export class LogManager {
       const log = this.#logs.get(partitionName);
       this.#logs.delete(partitionName);
       await log?.close();
+      if (this.directory.offlineError !== undefined) throw this.directory.offlineError;
       if (log !== undefined) {
         await this.#files.rename(directory, doomed);
         await this.#files.syncDirectory(this.directory.path);
@@ -452,15 +417,23 @@ export class LogManager {
     const result = this.#changes.then(async () => {
       if (this.#closing !== undefined) throw new LogError({ code: "LOG_CLOSED", directory: this.directory.path });
       if (this.directory.offlineError !== undefined) throw this.directory.offlineError;
-      return run();
+      try {
+        return await run();
+      } catch (error) {
+        throw this.#noteFailure(error);
+      }
     });
-    this.#changes = result.catch((error: unknown) => {
-      if (!(error instanceof LogError && error.code === "KAFKA_STORAGE_ERROR")) return;
-      // A directory half removed or half made is not what a clean stop leaves.
-      this.#markerBar ??= error.message;
-      if (isDirectoryFailure(error)) this.directory.markOffline(error);
-    });
+    this.#changes = result.catch(() => undefined);
     return result;
+  }
+
+  /** Draws the consequence of an error for the directory. @returns what the caller is told */
+  #noteFailure(error: unknown): LogError {
+    const failure = storageError(error, this.directory.path);
+    // A directory half removed or half made is not what a clean stop leaves.
+    if (failure.code === "KAFKA_STORAGE_ERROR") this.#markerBar ??= failure.message;
+    if (isDirectoryFailure(failure)) this.directory.markOffline(failure);
+    return failure;
   }
 }
 
@@ -469,144 +442,4 @@ function logStartsOf(logs: readonly PartitionLog[]): OffsetCheckpointEntry[] {
   return logs
     .filter((log) => log.logStartOffset > (log.segments[0]?.baseOffset ?? toOffset(0)))
     .map(({ topic, partition, logStartOffset }) => ({ topic, partition, offset: logStartOffset }));
-}
-
-interface ManagerParts {
-  readonly producerIdExpirationMs: number | undefined;
-  readonly environment: Environment;
-  readonly lock: FileLock | undefined;
-  readonly directory: LogDirectory;
-  readonly metaProperties: MetaProperties & { readonly directoryId: string };
-  readonly state: State;
-  readonly checkpoints: DirectoryCheckpoints;
-  readonly topics: Map<string, TopicDescription>;
-  readonly logs: Map<string, PartitionLog>;
-  readonly report: LogManagerReport;
-}
-
-/** Everything between lock and use. The names are read first: a directory that is refused keeps its marker. */
-async function load(options: LogManagerOptions, lock: FileLock | undefined): Promise<ManagerParts> {
-  const { environment, directory: path } = options;
-  const { files } = environment;
-  const listing = await listLogDirectory(files, path);
-  const wanted = { nodeId: options.nodeId, clusterId: options.clusterId };
-  const metaProperties = await openMetaProperties(files, environment.random, path, wanted);
-  const marker = await takeCleanShutdownMarker(files, path);
-  const state = await options.openState();
-  const logs = new Map<string, PartitionLog>();
-  try {
-    const opened = await DirectoryCheckpoints.open(files, state, path, metaProperties.directoryId);
-    const { checkpoints, report, isTakingOver } = opened;
-    const loaded = await loadTopics(environment, state, listing, { defaults: options.defaults, source: report.source });
-    const known = new Set(loaded.partitions.map(partitionDirectoryName));
-    const stale = [...knownPartitionNames(state)].filter((name) => !known.has(name) && !loaded.missing.has(name));
-    await state.commit(
-      stale.flatMap((name) => forgetPartition(state, name)),
-      { sync: true },
-    );
-    const directory = new LogDirectory(path);
-    const wasCleanShutdown = marker !== undefined;
-    // The marker does not speak for directories that somebody put here while nothing ran.
-    const strangers = new Set(report.source === "state" ? loaded.rebuilt : []);
-    await forEachConcurrently(loaded.partitions, PARTITIONS_LOADING_MAX, async (partition) => {
-      const isStranger = strangers.has(partition.topic);
-      const isOurs = !isTakingOver && !isStranger;
-      const log = await openPartition(
-        environment,
-        state,
-        directory,
-        { ...partition, producerIdExpirationMs: options.producerIdExpirationMs },
-        wasCleanShutdown && !isStranger,
-        isOurs,
-      );
-      logs.set(partitionDirectoryName(partition), log);
-    });
-    await checkpoints.finishTakeover();
-    const managerReport: LogManagerReport = {
-      wasCleanShutdown,
-      cleanShutdownBrokerEpoch: marker?.brokerEpoch ?? NO_BROKER_EPOCH,
-      checkpoints: report,
-      topicsRebuilt: loaded.rebuilt,
-      topicsRemoved: loaded.removed,
-      ignored: listing.ignored,
-    };
-    return {
-      environment,
-      producerIdExpirationMs: options.producerIdExpirationMs,
-      lock,
-      directory,
-      metaProperties,
-      state,
-      checkpoints,
-      topics: loaded.topics,
-      logs,
-      report: managerReport,
-    };
-  } catch (error) {
-    // No marker: these logs were not all loaded.
-    await Promise.allSettled([...logs.values()].map((log) => log.close()));
-    await state.close();
-    throw error;
-  }
-}
-
-function openPartition(
-  environment: Environment,
-  state: State,
-  logDirectory: LogDirectory,
-  {
-    topic,
-    partition,
-    directory,
-    config,
-    producerIdExpirationMs,
-  }: TopicPartition & {
-    readonly directory: string;
-    readonly config: TopicConfig;
-    readonly producerIdExpirationMs: number | undefined;
-  },
-  wasCleanShutdown: boolean,
-  areGapsRecorded = true,
-): Promise<PartitionLog> {
-  const { files, clock, random, workers } = environment;
-  return PartitionLog.open({
-    files,
-    state,
-    clock,
-    random,
-    workers,
-    directory,
-    topic,
-    partition,
-    config,
-    wasCleanShutdown,
-    areGapsRecorded,
-    producerIdExpirationMs,
-    logDirectory,
-  });
-}
-
-/** Runs `work` for every item, `limit` at a time, in order. After a failure it starts no more and waits for those that run. */
-async function forEachConcurrently<Item>(
-  items: readonly Item[],
-  limit: number,
-  work: (item: Item) => Promise<void>,
-): Promise<void> {
-  let next = 0;
-  let failed = false;
-  const runners = Array.from({ length: Math.min(limit, items.length) }, async () => {
-    for (;;) {
-      const item = items[next];
-      if (item === undefined || failed) return;
-      next += 1;
-      try {
-        await work(item);
-      } catch (error) {
-        failed = true;
-        throw error;
-      }
-    }
-  });
-  const results = await Promise.allSettled(runners);
-  for (const result of results) if (result.status === "rejected") throw result.reason;
 }

@@ -104,7 +104,7 @@ export class LogRetention {
 
   /** The start first, durably: what is deleted then may be gone in any order. */
   async #raiseLogStart(offset: Offset): Promise<void> {
-    await this.#core.local.settle();
+    await this.#core.settle();
     await this.#core.local.raiseLogStart(offset);
     this.#core.epochs.truncateFromStart(this.#core.local.logStartOffset);
     await this.#core.epochs.flush();

@@ -27,7 +27,7 @@ export class LogTruncation {
    * partition: what its files hold is known again after the next open.
    */
   async exclusively(truncate: () => Promise<void>): Promise<void> {
-    await this.#core.local.settle();
+    await this.#core.settle();
     this.#core.truncations += 1;
     const running = truncate();
     this.#core.truncation = running.catch(() => undefined);

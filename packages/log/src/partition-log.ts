@@ -350,7 +350,10 @@ export class PartitionLog {
 
   /** Makes everything up to the log end durable and raises the recovery point to it. @throws LogError KAFKA_STORAGE_ERROR, LOG_CLOSED */
   flush(): Promise<void> {
-    return this.#core.task(() => this.#core.local.flush());
+    return this.#core.task(async () => {
+      await this.#core.settle();
+      await this.#core.local.flush();
+    });
   }
 
   /** Begins to make durable what is written so far, beside the appends that follow. A failed sync takes the directory offline. */
