@@ -210,7 +210,12 @@ export class Faults {
     if (leap === undefined) return;
     const { held, answersLateMs, fetchesAgainMs, heldMs, fate } = leap;
     const asked = cluster.decided?.leader ?? -1;
-    const next = cluster.decided?.replicas.find((member) => member !== asked && cluster.decided?.isr.includes(member));
+    const others = cluster.decided?.replicas.filter(
+      (member) => member !== asked && cluster.decided?.isr.includes(member),
+    );
+    // The leader before has just gone, and the first of the others is about to lead.
+    const hasGone = at > 0 && fault.leaps[at - 1]?.fate.type !== "depose";
+    const next = others?.[hasGone ? 1 : 0];
     for (const { brokerId, manager } of cluster.nodes.values()) {
       const isHeld = typeof held === "number" ? (held >> brokerId) % 2 === 1 : held === "all" || brokerId === next;
       if (isHeld) manager?.pauseFetching();

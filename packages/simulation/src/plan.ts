@@ -153,6 +153,15 @@ const READ_FAULTS_MAX = 12;
 const READ_FAULTS_SHARE = 3;
 /** One in so many seeds. */
 const LIVENESS_SHARE = 4;
+/** One in so many seeds ends with leapfrogs that no other fault meets. */
+const DUELS_SHARE = 3;
+const DUELS_MAX = 5;
+const DUEL_QUIET_MS = 16_000;
+const DUEL_BUSY_MS = 5_000;
+/** Fetches that wait for records have been answered by then. */
+const DUEL_HELD_BEFORE_MS = 700;
+/** Before that: who led is back in the ISR by then, and hardly a batch has come. */
+const DUEL_ELECTED_BEFORE_MS = 1_500;
 const LOSSES: readonly Loss[] = ["all", "all", ...LOSS_RULES];
 
 /**
@@ -165,8 +174,8 @@ export function planOf(seed: number): Plan {
   const pick = <Value>(site: string, values: readonly [Value, ...Value[]]): Value =>
     values[below(site, values.length)] ?? values[0];
   const phases = drawPhases(below);
-  const durationMs = phases.reduce((sum, phase) => sum + phase.durationMs, 0);
   const brokers = pick("brokers", [3, 3, 3, 2, 4, 5]);
+  const duels = drawDuels(below, lengthOf(phases), brokers);
   const log: Partial<LogConfig> = {
     flush: pick("flush", ["none", "none", "always"]),
     // So little is behind as a rule that appends wait for flushes.
@@ -218,12 +227,13 @@ export function planOf(seed: number): Plan {
   }
   return {
     cluster,
-    durationMs,
-    phases,
+    durationMs: lengthOf([...phases, ...duels.phases]),
+    phases: [...phases, ...duels.phases],
     hasMessageFaults: below("messages", 2) === 1,
     producers,
     faults: [drawFaults, drawDeletions, drawReadFaults]
       .flatMap((draw) => draw(below, phases, brokers))
+      .concat(duels.faults)
       .toSorted((first, second) => first.atMs - second.atMs),
     ...(below("liveness", LIVENESS_SHARE) === 0 ? { liveness: drawFrozen(below, brokers) } : {}),
   };
@@ -238,6 +248,10 @@ function drawPhases(below: (site: string, bound: number) => number): Phase[] {
     phases.push({ isQuiet: true, durationMs: 80_000 + below(`quiet${round}`, 140_000) });
   }
   return [...phases, { isQuiet: false, durationMs: 5_000 }];
+}
+
+function lengthOf(phases: readonly Phase[]): number {
+  return phases.reduce((sum, phase) => sum + phase.durationMs, 0);
 }
 
 /** Of ten faults, those that come in times of load. */
@@ -399,6 +413,41 @@ function drawReadFaults(
     const error = drawDiskError((name, bound) => below(`${site}.${name}`, bound), lastingMs);
     return { ...common, type: "readError", ...error };
   });
+}
+
+/**
+ * After all other faults, times of load with one leapfrog each: elsewhere others meet it before it is over. Mostly a leader is elected
+ * while next to nothing is appended, so that the next one, held back from then on, is in the ISR and has nothing of its epoch, while the
+ * one that leads after both has.
+ */
+function drawDuels(
+  below: (site: string, bound: number) => number,
+  fromMs: number,
+  brokers: number,
+): { readonly phases: readonly Phase[]; readonly faults: readonly Fault[] } {
+  if (below("duels", DUELS_SHARE) > 0) return { phases: [], faults: [] };
+  const rounds = Array.from({ length: 1 + below("duels.count", DUELS_MAX) }, (_, index): readonly Fault[] => {
+    const draw = (name: string, bound: number): number => below(`duel${index}.${name}`, bound);
+    const loadMs = fromMs + (index + 1) * DUEL_QUIET_MS + index * DUEL_BUSY_MS;
+    const leaps = drawLeaps(draw, brokers);
+    const leapfrog = { target: "leader", type: "leapfrog", leaps, releasedAfterMs: draw("released", 500) } as const;
+    if (draw("is-elected", 3) === 0) return [{ ...leapfrog, atMs: loadMs + draw("after", 1000) }];
+    const heldFromMs = loadMs - DUEL_HELD_BEFORE_MS;
+    const restartAfterMs = draw("restart", 300);
+    return [
+      { atMs: heldFromMs - DUEL_ELECTED_BEFORE_MS, target: "leader", type: "kill", isTold: true, restartAfterMs },
+      {
+        ...leapfrog,
+        atMs: heldFromMs,
+        leaps: leaps.map((leap, at) => (at === 0 ? { ...leap, heldMs: leap.heldMs + DUEL_HELD_BEFORE_MS } : leap)),
+      },
+    ];
+  });
+  const phases = rounds.flatMap(() => [
+    { isQuiet: true, durationMs: DUEL_QUIET_MS },
+    { isQuiet: false, durationMs: DUEL_BUSY_MS },
+  ]);
+  return { phases, faults: rounds.flat() };
 }
 
 function drawDiskError(
