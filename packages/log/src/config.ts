@@ -29,7 +29,8 @@ export interface LogConfig extends RetentionLimits, CompactionConfig {
   readonly flush: FlushMode;
   /**
    * With `always` the recovery point never lags the log end by more than this and one group. Otherwise a flush begins then beside appends,
-   * which wait for it when it lags by `FLUSHES_BEHIND_MAX` times as much. So much an open after a crash has to scan.
+   * which wait for it when it lags by `FLUSHES_BEHIND_MAX` times as much. So much an open after a crash has to check, beside a walk through
+   * the segment of the recovery point.
    */
   readonly flushBytes: number;
   /** The leader compresses a client's batch anew that comes with another codec. Kafka: compression.type. */

@@ -40,7 +40,7 @@ interface LogFlushOptions {
  * How far a log is on the disk, and the flush that brings it there, beside appends.
  *
  * Without `always` appends may be faster than the disk. So the recovery point rises inside of a flush, each `flushBytes`, and where more
- * than `FLUSHES_BEHIND_MAX` times as many lie above it appends wait: an open after a crash has no more to scan than that and a group.
+ * than `FLUSHES_BEHIND_MAX` times as many lie above it appends wait: an open after a crash has no more to check than that and a group.
  * Invariant: flushed end <= log end; recovery point <= end of the last batch.
  * Source: apache/kafka storage/.../internals/log/UnifiedLog.java, flush
  */
