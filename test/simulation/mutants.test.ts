@@ -20,7 +20,7 @@ const NOTICED: readonly (readonly [
   ["M02", { from: 3, to: 60 }, /^(?:S[258]:|Error: never: the replicas agree)/u],
   ["M03", { from: 2, to: 60 }, /^Error: never: the replicas agree/u],
   // A follower that is never like its leader again stays out of the ISR for ever, too.
-  ["M04", { from: 61, to: 61 }, /^(?:L3:|Error: never: the replicas agree)/u],
+  ["M04", { from: 12, to: 61 }, /^(?:L3:|Error: never: the replicas agree)/u],
   ["M05", { from: 12, to: 60 }, /^S(?:5|25):/u],
   ["M06", { from: 3, to: 60 }, /^S[45]:/u],
   ["M07", { from: 12, to: 60 }, /^S(?:5|25):/u],
