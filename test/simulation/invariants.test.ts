@@ -385,6 +385,35 @@ describe("each rule of the checker is broken by a state that was made for it, an
   });
 });
 
+describe("S5: a process that began anew does not hold what the leader counted on, and the controller has put it out of the ISR", () => {
+  /** Its machine stays up; the leader has heard of neither. */
+  const movesOver = (loses: (checker: Checker) => void): Promise<string> =>
+    verdictOn({
+      says: /^/u,
+      spoil: async (cluster, checker) => {
+        await oneOnlyAtTheLeader(cluster);
+        loses(checker);
+        tells(cluster, "decided", { ...decided(cluster), isr: [1] });
+        await cluster.wait(1);
+        const { manager } = cluster.node(2);
+        if (manager === undefined) throw new Error("broker 2 runs in these tests");
+        tells(manager, "brokerEpoch", 99);
+        tells(leading(cluster), "isrState", { type: "committed", isr: [1, 2] });
+        tells(leading(cluster), "highWatermark", 6);
+      },
+    });
+
+  test("a sync that failed has lost it: the high watermark may move over it", async () => {
+    expect(await movesOver((checker) => checker.diskFails(2, true))).toBe("nothing was noticed");
+  });
+
+  test("a write failed, and nothing is lost: it may not", async () => {
+    expect(await movesOver((checker) => checker.diskFails(2, false))).toMatch(
+      /^S5: broker 1: high watermark 6, but 2 does not hold it/u,
+    );
+  });
+});
+
 describe("so is each rule about the end of a run", () => {
   const quiet: Plan = { ...planOf(1), faults: [], hasMessageFaults: false, durationMs: 1000 };
   const failureWith = async (spoil: (cluster: Cluster, checker: Checker) => void): Promise<string | undefined> =>
