@@ -53,14 +53,25 @@ async function workload(log: Tidemark, acknowledged: Acknowledged, label: string
   await Promise.all(callers);
 }
 
-/** Lets promises run until the work is done or the machine has crashed. @returns whether it is done */
+/**
+ * Lets promises run until the work is done or the machine has crashed. What a process says that is gone, nobody hears: a write without waiting
+ * cannot wait for ever, and fails.
+ * @returns whether it is done
+ */
 async function runUntilCrash(machine: Machine, work: Promise<void>): Promise<boolean> {
-  const progress = { isDone: false };
-  const settled = work.finally(() => {
-    progress.isDone = true;
-  });
-  while (!progress.isDone && !machine.disk.isCrashed) await new Promise((resolve) => setImmediate(resolve));
-  if (progress.isDone) await settled;
+  const progress: { isDone: boolean; failure?: unknown } = { isDone: false };
+  const run = async (): Promise<void> => {
+    try {
+      await work;
+      progress.isDone = true;
+    } catch (error) {
+      progress.failure = error;
+    }
+  };
+  void run();
+  while (!progress.isDone && progress.failure === undefined && !machine.disk.isCrashed)
+    await new Promise((resolve) => setImmediate(resolve));
+  if (progress.failure !== undefined && !machine.disk.isCrashed) throw progress.failure;
   return progress.isDone;
 }
 

@@ -289,10 +289,11 @@ test("a client that asks for much in many requests and reads nothing makes a bro
       await whenAnswered;
       stream.destroy();
     };
-    await unread(FETCHES_UNREAD, 2 ** 31 - 1, () => pool.lentBytesPeak > SERVER_UNSENT_BYTES_MAX / 2);
+    // The first answer alone gets half of the room; how many lie there at a time depends on what the system takes from them.
+    await unread(FETCHES_UNREAD, 2 ** 31 - 1, () => pool.lentBytesPeak > SERVER_UNSENT_BYTES_MAX / 4);
     // 64 batches of 65 KB for each of the requests would be 267 MB.
     expect(pool.lentBytesPeak).toBeLessThan(SERVER_UNSENT_BYTES_MAX + (FETCHES_UNREAD + 1) * 70_000);
-    expect(pool.lentBytesPeak).toBeGreaterThan(SERVER_UNSENT_BYTES_MAX / 2);
+    expect(pool.lentBytesPeak).toBeGreaterThan(SERVER_UNSENT_BYTES_MAX / 4);
     // Answers that the socket still has room for, though the system has none any more.
     await unread(4 * FETCHES_UNREAD - 1, 1, () => true);
     await vi.waitUntil(() => pool.lentBytes === 0, { timeout: 15_000 });
