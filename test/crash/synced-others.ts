@@ -164,7 +164,7 @@ function register(controller: AppointedController, brokerId: number): Promise<un
 export const EMBEDDED_JOB: SyncJob = {
   name: "an embedded node",
   async play(watch) {
-    const disk = await emptyDirectory("/home");
+    const disk = await emptyDirectory("/parent");
     watch.attach(disk);
     const records: string[] = [];
     let failure: unknown;
@@ -208,5 +208,5 @@ export const EMBEDDED_JOB: SyncJob = {
 function openNode(disk: SimulatedDisk): Promise<Tidemark> {
   const environment = new SimulatedEnvironment({ seed: 1 }, disk);
   const parts = { environment, openState: () => Promise.resolve(environment.state) };
-  return Tidemark.open({ directory: "/home/node", parts });
+  return Tidemark.open({ directory: "/parent/node", parts });
 }

@@ -1,3 +1,4 @@
+import { InvariantError } from "@tidemark/base";
 import { SimulatedDisk } from "@tidemark/simulator";
 import { describe, expect, test } from "vitest";
 import { append, CONFIG, DATA, lead, ManagerFixture } from "./log-manager.fixture.ts";
@@ -127,6 +128,17 @@ describe("topics", () => {
     expect((await manager.createTopic("orders", 1, CONFIG)).topicId).not.toBe(topicId);
     const anew = await lead(manager, "orders");
     expect([anew.logStartOffset, anew.logEndOffset, anew.recoveryPoint]).toEqual([0, 0, 0]);
+  });
+
+  test("a topic whose making breaks an invariant leaves nothing behind, and the error is the invariant's", async () => {
+    const fixture = new ManagerFixture();
+    const manager = await fixture.open();
+    const before = await fixture.names();
+    await expect(manager.createTopic("orders", 1, { ...CONFIG, segmentBytes: 1 })).rejects.toThrow(InvariantError);
+    expect(await fixture.names()).toEqual(before);
+    expect(manager.directory.isOnline).toBe(true);
+    await manager.createTopic("orders", 1, CONFIG);
+    await append(await lead(manager, "orders"), "a");
   });
 
   test.each([

@@ -322,9 +322,13 @@ export class LogManager {
       }
       await this.#saveTopic(topic, "ready");
     } catch (error) {
-      const failure = this.#noteFailure(error);
-      await this.#abandonTopic(name, opened);
-      throw failure;
+      try {
+        // Before anything is undone: behind a failed sync nothing is.
+        throw this.#noteFailure(error);
+      } finally {
+        // Behind a broken invariant too, which is thrown as it is.
+        await this.#abandonTopic(name, opened);
+      }
     }
     for (const log of opened) this.#logs.set(partitionDirectoryName(log), log);
     this.#topics.set(name, topic);
