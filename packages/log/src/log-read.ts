@@ -1,7 +1,10 @@
-import { toOffset } from "@tidemark/base";
+import { fail, toOffset } from "@tidemark/base";
 import type { BufferPool, Offset } from "@tidemark/base";
 import { readBatchHeader, RECORD_BATCH_OVERHEAD } from "@tidemark/wire";
+import type { BatchHeader } from "@tidemark/wire";
+import type { BatchPlace } from "./batch-places.ts";
 import { LogError } from "./error.ts";
+import { readMemory } from "./read-memory.ts";
 import { refuseDamage } from "./recovery-report.ts";
 import type { DamagedRange } from "./recovery-report.ts";
 import type { LogSegment } from "./segment.ts";
@@ -26,7 +29,7 @@ export interface ReadOptions {
 }
 
 export interface ReadResult {
-  /** Nobody else's memory: it aliases nothing. Empty when there is nothing to read yet. */
+  /** Nobody else's memory, though small results lie in one `buffer` (`readMemory`). Empty when there is nothing to read yet. */
   readonly bytes: Uint8Array;
   /** Base offset of the first batch; `fromOffset` when there is none. */
   readonly startOffset: Offset;
@@ -52,6 +55,16 @@ export interface LogView {
  * Source: apache/kafka storage/.../internals/log/{LocalLog,LogSegment}.java, read
  */
 export async function readLog(view: LogView, options: ReadOptions): Promise<ReadResult> {
+  return (
+    (await readView(view, options, "placed")) ?? (await readView(view, options, "found")) ?? fail("found is read", {})
+  );
+}
+
+/**
+ * @param way `placed`: where lookups have met the place before, it is believed until its header has been read; `found`: it is looked for
+ * @returns `undefined` when another batch lies there
+ */
+async function readView(view: LogView, options: ReadOptions, way: "placed" | "found"): Promise<ReadResult | undefined> {
   const { fromOffset } = options;
   const { logEndOffset, segments } = view;
   const limitOffset = limitOf(view, options);
@@ -65,7 +78,8 @@ export async function readLog(view: LogView, options: ReadOptions): Promise<Read
   for (let at = floorSegment(segments, fromOffset); at < segments.length; at += 1) {
     const segment = segments[at];
     if (segment === undefined) break;
-    const fromBytes = await segment.positionOf(fromOffset);
+    const place = way === "placed" ? segment.placeOf(fromOffset) : undefined;
+    const fromBytes = place?.positionBytes ?? (await segment.positionOf(fromOffset));
     if (fromBytes === undefined) continue;
     let toBytes = segment === active ? activeBytes : segment.sizeBytes;
     const isLimitBehind =
@@ -73,7 +87,8 @@ export async function readLog(view: LogView, options: ReadOptions): Promise<Read
     if (!isLimitBehind) toBytes = (await segment.positionOf(limitOffset)) ?? toBytes;
     for (const range of segment.damaged) if (range.fromBytes >= fromBytes) toBytes = Math.min(toBytes, range.fromBytes);
     if (fromBytes >= toBytes) return empty;
-    const result = await readSlice(segment, { fromBytes, toBytes }, options);
+    const result = await readSlice(segment, { fromBytes, toBytes, place }, options);
+    if (result === undefined) return undefined;
     if (options.isolation !== "read_committed") return result;
     const endBytes = fromBytes + result.bytes.length;
     const indexed = await segment.indexedOffsetAtOrAbove(endBytes);
@@ -103,27 +118,73 @@ export function readLogNow(view: LogView, options: ReadOptions): ReadResult | un
     if (limit === undefined) return undefined;
     toBytes = limit.positionBytes;
   }
+  const slice = readPlaceNow(segment, toBytes, options) ?? findAndReadNow(segment, toBytes, options);
+  if (slice === undefined) return undefined;
+  const { bytes, startOffset, positionBytes } = slice;
+  if (options.isolation !== "read_committed" || bytes.length === 0) return { bytes, startOffset };
+  const indexed = segment.index.offsetAtOrAbove(positionBytes + bytes.length);
+  return { bytes, startOffset, abortedTransactions: abortedIn(view, at, startOffset, indexed) };
+}
+
+/** A slice, and where it lies. */
+interface SliceNow extends ReadResult {
+  readonly positionBytes: number;
+}
+
+/** A slice whose place lookups have met before: its bytes are the only ones that are read. `undefined` when it cannot be had like that. */
+function readPlaceNow(segment: LogSegment, toBytes: number, options: ReadOptions): SliceNow | undefined {
+  const place = segment.placeOf(options.fromOffset);
+  if (place === undefined) return undefined;
+  const { positionBytes } = place;
+  const sizeBytes = sliceBytes(place, toBytes - positionBytes, options);
+  if (sizeBytes < RECORD_BATCH_OVERHEAD) return undefined;
+  const bytes = takeMemory(sizeBytes, options);
+  const header = segment.readNow(bytes, positionBytes) ? headerOf(place, bytes) : undefined;
+  if (header !== undefined) return { bytes, startOffset: toOffset(header.baseOffset), positionBytes };
+  options.pool?.giveBack(bytes);
+  return undefined;
+}
+
+function findAndReadNow(segment: LogSegment, toBytes: number, options: ReadOptions): SliceNow | undefined {
+  const { fromOffset } = options;
   const first = segment.findBatchNow(fromOffset);
   if (first === undefined) return undefined;
   const { header, positionBytes } = first;
-  const minBytes = (options.minOneBatch ?? true) ? header.sizeInBytes : 0;
-  const sizeBytes = Math.min(toBytes - positionBytes, Math.max(options.maxBytes, minBytes));
-  if (sizeBytes <= 0) return { bytes: new Uint8Array(0), startOffset: fromOffset };
-  const bytes = options.pool?.take(sizeBytes) ?? new Uint8Array(sizeBytes);
+  const sizeBytes = sliceBytes(header, toBytes - positionBytes, options);
+  if (sizeBytes <= 0) return { bytes: new Uint8Array(0), startOffset: fromOffset, positionBytes };
+  const bytes = takeMemory(sizeBytes, options);
   if (sizeBytes <= first.bytes.length) bytes.set(first.bytes.subarray(0, sizeBytes));
   else if (!segment.readNow(bytes, positionBytes)) {
     options.pool?.giveBack(bytes);
     return undefined;
   }
   // As `readLog`, which knows no more than the slice.
-  const startOffset = sizeBytes < RECORD_BATCH_OVERHEAD ? fromOffset : toOffset(header.baseOffset);
-  if (options.isolation !== "read_committed") return { bytes, startOffset };
-  const endBytes = positionBytes + sizeBytes;
   return {
     bytes,
-    startOffset,
-    abortedTransactions: abortedIn(view, at, startOffset, segment.index.offsetAtOrAbove(endBytes)),
+    startOffset: sizeBytes < RECORD_BATCH_OVERHEAD ? fromOffset : toOffset(header.baseOffset),
+    positionBytes,
   };
+}
+
+/** How much is read of so many bytes from the begin of a batch on. */
+function sliceBytes(
+  { sizeInBytes }: Pick<BatchPlace, "sizeInBytes">,
+  availableBytes: number,
+  { maxBytes, minOneBatch = true }: ReadOptions,
+): number {
+  return Math.min(availableBytes, Math.max(maxBytes, minOneBatch ? sizeInBytes : 0));
+}
+
+function takeMemory(bytes: number, { pool }: ReadOptions): Uint8Array {
+  return pool?.take(bytes) ?? readMemory(bytes);
+}
+
+/** The header that the bytes begin with, if it is the one that was met there. */
+function headerOf(place: BatchPlace, bytes: Uint8Array): BatchHeader | undefined {
+  const scan = readBatchHeader(bytes, 0);
+  if (scan.type !== "batch") return undefined;
+  const { lastOffset, sizeInBytes } = scan.header;
+  return lastOffset === place.lastOffset && sizeInBytes === place.sizeInBytes ? scan.header : undefined;
 }
 
 /** Batches that reach it are left out. @throws LogError OFFSET_OUT_OF_RANGE when the read begins outside of the log */
@@ -164,41 +225,46 @@ export function floorSegment(segments: readonly LogSegment[], offset: number): n
   return Math.max(high, 0);
 }
 
+/** @returns `undefined` when another batch than that of the place lies there */
 async function readSlice(
   segment: LogSegment,
-  range: { fromBytes: number; toBytes: number },
+  range: { readonly fromBytes: number; readonly toBytes: number; readonly place: BatchPlace | undefined },
   options: ReadOptions,
-): Promise<ReadResult> {
-  const { fromBytes } = range;
+): Promise<ReadResult | undefined> {
+  const { fromBytes, place } = range;
   const availableBytes = range.toBytes - fromBytes;
   const minOneBatch = options.minOneBatch ?? true;
-  const wantedBytes = Math.min(
-    availableBytes,
-    minOneBatch ? Math.max(options.maxBytes, RECORD_BATCH_OVERHEAD) : options.maxBytes,
-  );
+  const sizeInBytes = place?.sizeInBytes ?? RECORD_BATCH_OVERHEAD;
+  const wantedBytes = sliceBytes({ sizeInBytes }, availableBytes, options);
   if (wantedBytes <= 0) return { bytes: new Uint8Array(0), startOffset: options.fromOffset };
-  const take = (count: number): Uint8Array => options.pool?.take(count) ?? new Uint8Array(count);
   return segment.use(async (file) => {
-    const bytes = take(wantedBytes);
-    await fill(bytes, 0);
+    const bytes = takeMemory(wantedBytes, options);
+    const isFull = await fill(bytes, 0);
+    if (place !== undefined && (!isFull || headerOf(place, bytes) === undefined)) {
+      options.pool?.giveBack(bytes);
+      return undefined;
+    }
+    // Short data must never look like the end of the log.
+    if (!isFull) throw cutShort(segment);
     const first = readBatchHeader(bytes, 0);
     const startOffset = first.type === "batch" ? toOffset(first.header.baseOffset) : options.fromOffset;
     if (!minOneBatch || first.type !== "batch") return { bytes, startOffset };
-    const sizeBytes = Math.min(availableBytes, Math.max(options.maxBytes, first.header.sizeInBytes));
+    const sizeBytes = sliceBytes(first.header, availableBytes, options);
     if (sizeBytes === bytes.length) return { bytes, startOffset };
     if (sizeBytes < bytes.length) return { bytes: bytes.subarray(0, sizeBytes), startOffset };
-    const whole = take(sizeBytes);
+    const whole = takeMemory(sizeBytes, options);
     whole.set(bytes);
     options.pool?.giveBack(bytes);
-    await fill(whole, wantedBytes);
+    if (!(await fill(whole, wantedBytes))) throw cutShort(segment);
     return { bytes: whole, startOffset };
 
-    async function fill(target: Uint8Array, filledBytes: number): Promise<void> {
+    async function fill(target: Uint8Array, filledBytes: number): Promise<boolean> {
       const rest = target.subarray(filledBytes);
-      const count = await segment.io.read(file, rest, fromBytes + filledBytes);
-      // Short data must never look like the end of the log.
-      if (count < rest.length)
-        throw new LogError({ code: "KAFKA_STORAGE_ERROR", failure: "IO_ERROR", path: segment.path, operation: "read" });
+      return (await segment.io.read(file, rest, fromBytes + filledBytes)) === rest.length;
     }
   });
+}
+
+function cutShort({ path }: LogSegment): LogError {
+  return new LogError({ code: "KAFKA_STORAGE_ERROR", failure: "IO_ERROR", path, operation: "read" });
 }

@@ -76,3 +76,58 @@ test("entries from a place on are encoded alone, as a growing file needs them", 
   const index = indexOf(0, [5, 100], [9, 200], [12, 300]);
   expect(index.encode(1)).toEqual(index.encode().subarray(8));
 });
+
+/** Batches `[lastOffset, positionBytes, sizeInBytes]` of base 0, of which these offsets have an entry. */
+function placesOf(batches: readonly (readonly [number, number, number])[], indexed: readonly number[]): OffsetIndex {
+  const index = new OffsetIndex(toOffset(0));
+  for (const [lastOffset, positionBytes] of batches)
+    if (indexed.includes(lastOffset)) index.append(lastOffset, positionBytes);
+  return index;
+}
+
+test("a batch's place is known where lookups met it, or entries lie side by side; never where a batch may lie between", () => {
+  const batches = [
+    [9, 0, 100],
+    [19, 100, 100],
+    [29, 200, 100],
+    [39, 300, 100],
+    [49, 400, 100],
+    [59, 500, 100],
+  ] as const;
+  const index = placesOf(batches, [19, 39]);
+  const place = (offset: number): number | undefined => index.placeOf(offset)?.lastOffset;
+  expect([0, 19, 20, 45].map(place)).toEqual([undefined, undefined, undefined, undefined]);
+  index.noteBehind(-1, { lastOffset: 9, sizeInBytes: 100 }, 0);
+  index.noteBehind(0, { lastOffset: 29, sizeInBytes: 100 }, 200);
+  expect(index.placeOf(5)).toEqual({ lastOffset: 9, positionBytes: 0, sizeInBytes: 100 });
+  expect(index.placeOf(12)).toEqual({ lastOffset: 19, positionBytes: 100, sizeInBytes: 100 });
+  expect(index.placeOf(19)).toEqual({ lastOffset: 19, positionBytes: 100, sizeInBytes: 100 });
+  expect(index.placeOf(29)).toEqual({ lastOffset: 29, positionBytes: 200, sizeInBytes: 100 });
+  // How large the batch of the last entry is nobody knows, nor what follows.
+  expect([30, 39, 40].map(place)).toEqual([undefined, undefined, undefined]);
+  index.noteBehind(1, { lastOffset: 49, sizeInBytes: 100 }, 400);
+  expect([30, 39, 40, 49, 50].map(place)).toEqual([39, 39, 49, 49, undefined]);
+
+  const sparse = placesOf(batches, [39]);
+  sparse.noteBehind(-1, { lastOffset: 9, sizeInBytes: 100 }, 0);
+  sparse.noteBehind(0, { lastOffset: 49, sizeInBytes: 100 }, 400);
+  expect(sparse.placeOf(9)?.lastOffset).toBe(9);
+  expect(sparse.placeOf(15)).toBeUndefined();
+  expect(sparse.placeOf(35)).toBeUndefined();
+});
+
+test("places are noted for entries that come later too, and go with a truncation", () => {
+  const index = indexOf(0);
+  index.noteBehind(-1, { lastOffset: 4, sizeInBytes: 10 }, 0);
+  for (let at = 0; at < 200; at += 1) {
+    index.append(at * 5 + 9, at * 10 + 10);
+    index.noteBehind(at, { lastOffset: at * 5 + 14, sizeInBytes: 10 }, at * 10 + 20);
+  }
+  for (let offset = 0; offset < 1010; offset += 1) {
+    const batch = Math.floor(offset / 5);
+    const expected = { lastOffset: batch * 5 + 4, positionBytes: batch * 10, sizeInBytes: 10 };
+    expect(index.placeOf(offset)).toEqual(expected);
+  }
+  index.truncateTo(500);
+  expect(index.placeOf(7)).toBeUndefined();
+});

@@ -1,5 +1,7 @@
 import { fail } from "@tidemark/base";
 import type { Offset } from "@tidemark/base";
+import { BatchPlaces } from "./batch-places.ts";
+import type { BatchPlace } from "./batch-places.ts";
 
 /** `relativeOffset i32, position i32`. */
 export const OFFSET_INDEX_ENTRY_BYTES = 8;
@@ -30,6 +32,7 @@ export interface OffsetIndexEntry {
 export class OffsetIndex {
   readonly baseOffset: Offset;
   readonly #entriesMax: number;
+  readonly #places: BatchPlaces;
   #relativeOffsets = NO_ENTRIES;
   #positions = NO_ENTRIES;
   #count = 0;
@@ -37,6 +40,7 @@ export class OffsetIndex {
   /** @param indexBytesMax Kafka: segment.index.bytes. A full index makes the segment roll */
   constructor(baseOffset: Offset, indexBytesMax: number = Number.POSITIVE_INFINITY) {
     this.baseOffset = baseOffset;
+    this.#places = new BatchPlaces(baseOffset);
     this.#entriesMax = Math.floor(indexBytesMax / OFFSET_INDEX_ENTRY_BYTES);
   }
 
@@ -109,7 +113,37 @@ export class OffsetIndex {
 
   /** The entry that `lookup` finds, if there is one. */
   entryOf(offset: number): OffsetIndexEntry | undefined {
-    return this.entry(this.#floor(offset - this.baseOffset));
+    return this.entry(this.entryAtOf(offset));
+  }
+
+  /** Its number; -1 when there is none. */
+  entryAtOf(offset: number): number {
+    return this.#floor(offset - this.baseOffset);
+  }
+
+  /** A lookup met the batch that follows that of an entry; -1: the first of the segment. */
+  noteBehind(entryAt: number, header: Pick<BatchPlace, "lastOffset" | "sizeInBytes">, positionBytes: number): void {
+    this.#places.note(entryAt, this.#positions.length, header, positionBytes);
+  }
+
+  /** The first batch that reaches `offset`, where entries and what lookups met tell it; else `undefined`. O(log entries). */
+  placeOf(offset: number): BatchPlace | undefined {
+    const at = this.entryAtOf(offset);
+    const behind = this.#places.behind(at);
+    if (behind === undefined) return undefined;
+    const entry = this.entry(at);
+    if (entry?.offset === offset) return this.#placeOfEntry(entry, behind);
+    if (offset <= behind.lastOffset) return behind;
+    const next = this.entry(at + 1);
+    const afterNext = this.#places.behind(at + 1);
+    if (next === undefined || afterNext === undefined) return undefined;
+    // Another batch may lie between.
+    if (behind.positionBytes + behind.sizeInBytes !== next.positionBytes) return undefined;
+    return this.#placeOfEntry(next, afterNext);
+  }
+
+  #placeOfEntry({ offset, positionBytes }: OffsetIndexEntry, behind: BatchPlace): BatchPlace {
+    return { positionBytes, sizeInBytes: behind.positionBytes - positionBytes, lastOffset: offset };
   }
 
   /** The largest entry whose batch begins at or before a position, or `undefined`: begin at the segment's start then. */
@@ -134,6 +168,7 @@ export class OffsetIndex {
   /** Keeps the entries with an offset strictly below `offset`. */
   truncateTo(offset: number): void {
     this.#count = this.#floor(offset - this.baseOffset - 1) + 1;
+    this.#places.clear();
   }
 
   /** The bytes of entries `[fromEntry, count)`. */

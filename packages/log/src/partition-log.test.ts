@@ -105,8 +105,12 @@ describe("append and read", () => {
   });
 
   test("a batch larger than the read asked for comes whole in memory that nobody else gets; what was too small for it goes back", async () => {
-    const log = await new LogFixture({ maxMessageBytes: 1 << 20, segmentBytes: 1 << 20 }).open();
-    await log.append(batchOf(["x".repeat(100_000)]), { origin: "local" });
+    const fixture = new LogFixture({ maxMessageBytes: 1 << 20, segmentBytes: 150_000 });
+    const written = await fixture.open();
+    for (let at = 0; at < 2; at += 1) await written.append(batchOf(["x".repeat(100_000)]), { origin: "local" });
+    await written.close();
+    // Of a segment that nobody has read yet.
+    const log = await fixture.open({ clean: true });
     const pool = new BufferPool({ poisons: true });
     const options = { fromOffset: toOffset(0), maxBytes: 20_000 };
     const { bytes } = await log.read({ ...options, pool });

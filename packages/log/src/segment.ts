@@ -2,6 +2,7 @@ import { fail, joinPath, readFileIfPresent, toOffset, writeFully } from "@tidema
 import type { Clock, FileHandle, FileSystem, Offset } from "@tidemark/base";
 import { readBatchHeader, RECORD_BATCH_OVERHEAD } from "@tidemark/wire";
 import type { BatchHeader } from "@tidemark/wire";
+import type { BatchPlace } from "./batch-places.ts";
 import { DirectIo } from "./direct-io.ts";
 import {
   OFFSET_INDEX_SUFFIX,
@@ -556,6 +557,15 @@ export class LogSegment {
   }
 
   /**
+   * Where the first batch with last offset >= `offset` lies and how large it is, as lookups at once have met it before, or `undefined`. Reads
+   * nothing: whoever reads there compares the header.
+   */
+  placeOf(offset: number): BatchPlace | undefined {
+    if (!this.indexes.areLoaded || this.damaged.length > 0) return undefined;
+    return this.index.placeOf(offset);
+  }
+
+  /**
    * As `positionOf` and a look at the batch, at once. Also reads what follows its begin, as far as it does so anyway.
    * @returns `undefined` when it cannot be told at once
    * @throws FileError
@@ -563,10 +573,14 @@ export class LogSegment {
   findBatchNow(offset: number): FoundNow | undefined {
     const file = this.#file;
     if (file === undefined || !this.indexes.areLoaded || this.damaged.length > 0) return undefined;
+    const { index } = this;
     const recent = this.#recent.find(offset);
-    const entry = recent === undefined ? this.index.entryOf(offset) : undefined;
+    const entryAt = recent === undefined ? index.entryAtOf(offset) : -1;
+    const entry = index.entry(entryAt);
     const entryBytes = entry?.positionBytes;
     let atBytes = recent ?? entryBytes ?? 0;
+    /** Where the batch begins that is remembered for the entry. */
+    let behindBytes = recent === undefined && entry === undefined ? 0 : undefined;
     let wantedBytes = LOOKUP_NOW_FIRST_BYTES;
     for (let reads = 0; reads < LOOKUP_READS_NOW_MAX; reads += 1) {
       const asked = Math.min(wantedBytes, this.sizeBytes - atBytes);
@@ -580,7 +594,10 @@ export class LogSegment {
         if (scan.type === "incomplete") break;
         const { header } = scan;
         // Of an index that does not fit, `findBatchOf` makes another.
-        if (atBytes + at === entryBytes && header.lastOffset !== entry?.offset) return undefined;
+        if (atBytes + at === entryBytes) {
+          if (header.lastOffset !== entry?.offset) return undefined;
+          behindBytes = entryBytes + header.sizeInBytes;
+        } else if (atBytes + at === behindBytes) index.noteBehind(entryAt, header, behindBytes);
         if (header.lastOffset >= offset) return { header, positionBytes: atBytes + at, bytes: chunk.subarray(at) };
         at += header.sizeInBytes;
         wantedBytes = header.sizeInBytes > LOOKUP_NOW_FIRST_BYTES ? LOOKUP_NOW_HEADER_BYTES : LOOKUP_CHUNK_BYTES;

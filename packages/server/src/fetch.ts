@@ -35,7 +35,7 @@ export interface FetchOptions {
 
 /**
  * A record that was read. `key`, `value` and header values are views on the slice it was read with (`maxBytes`, and more for a
- * large batch): they stay valid, and one that is kept keeps its slice in memory; copy it if it is to be kept for long.
+ * large batch): they stay valid, and one that is kept keeps its slice in memory, at least 64 KiB; copy it if it is to be kept for long.
  */
 export interface FetchedRecord {
   readonly topic: string;
