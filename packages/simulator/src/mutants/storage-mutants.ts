@@ -150,8 +150,8 @@ export const STORAGE_MUTANTS: readonly Mutant[] = [
     edits: [
       {
         file: OFFSET_INDEX,
-        find: `    return this.entry(this.#floor(offset - this.baseOffset));`,
-        replace: `    return this.entry(Math.min(this.#floor(offset - this.baseOffset) + 1, this.#count - 1));`,
+        find: `    return this.#floor(offset - this.baseOffset);`,
+        replace: `    return Math.min(this.#floor(offset - this.baseOffset) + 1, this.#count - 1);`,
       },
     ],
   },
