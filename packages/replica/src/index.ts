@@ -22,6 +22,8 @@ export type { RemoteReplicaView, ReplicaFetch } from "./replica-state.ts";
 export { AppointedController, CONTROLLER_STATE_FILE, SESSION_TIMEOUT_MS } from "./controller/appointed-controller.ts";
 export type { AppointedControllerOptions } from "./controller/appointed-controller.ts";
 export type { ControllerState, RegisteredBroker } from "./controller/controller-state.ts";
+export { CONSUMER_ID, DEBUGGING_ID } from "./list-offset.ts";
+export type { ListOffsetRequest, PartitionListOffsetResult } from "./list-offset.ts";
 export { Partition } from "./partition.ts";
 export type { Fetcher, PartitionEvents, PartitionOptions, TruncationReport } from "./partition.ts";
 export { DEFAULT_REPLICA_MANAGER_CONFIG, ReplicaManager } from "./replica-manager.ts";

@@ -14,6 +14,8 @@ import type {
 import { checkCrc, scanBatch } from "@tidemark/wire";
 import { FollowerState } from "./follower-state.ts";
 import type { FollowerEffect, FollowerInput, FollowerRequest, LogFacts, TruncationCause } from "./follower-state.ts";
+import { answerListOffset, DEBUGGING_ID, limitOf, refusedListOffset } from "./list-offset.ts";
+import type { ListOffsetRequest, PartitionListOffsetResult } from "./list-offset.ts";
 import { canLead, LeaderState } from "./leader-state.ts";
 import type { LeaderEffect, LeaderInput, ReplicaConfig } from "./leader-state.ts";
 import { peerErrorOf } from "./peer-error-codes.ts";
@@ -374,12 +376,44 @@ export class Partition {
     return { error: "NONE", leaderEpoch: epoch, endOffset, logStartOffset, logEndOffset };
   }
 
+  /**
+   * The answer to ListOffsets. A consumer is told of committed records, or of those before the first open transaction; a replica of all.
+   * Errors: FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH, NOT_LEADER_OR_FOLLOWER; OFFSET_NOT_AVAILABLE, after a change of leader, until the high
+   * watermark has come as far as the log did then; those of the log. Never rejects but for a bug.
+   */
+  async listOffset(request: ListOffsetRequest): Promise<PartitionListOffsetResult> {
+    const role = this.#role;
+    const { spec, replicaId, currentLeaderEpoch } = request;
+    const isForAnyReplica = replicaId === DEBUGGING_ID && role.type === "follower";
+    const refusal = isForAnyReplica ? this.#fenceEpoch(currentLeaderEpoch) : this.#fence(currentLeaderEpoch, undefined);
+    if (refusal !== undefined) return refusedListOffset(refusal);
+    const { highWatermark, leaderEpoch, log } = this;
+    const view = {
+      leaderEpoch,
+      highWatermark,
+      lastStableOffset: log.lastStableOffset(highWatermark),
+      logEndOffset: log.logEndOffset,
+      epochStartOffset: role.type === "leader" ? role.state.epochStartOffset : undefined,
+    };
+    try {
+      const found = await log.listOffset(spec, limitOf(request, view));
+      return this.#role === role ? answerListOffset(request, found, view) : refusedListOffset("NOT_LEADER_OR_FOLLOWER");
+    } catch (error) {
+      return refusedListOffset(peerErrorOf(error));
+    }
+  }
+
+  #fenceEpoch(currentLeaderEpoch: number): PeerErrorCode | undefined {
+    if (this.#role.type === "failed") return "KAFKA_STORAGE_ERROR";
+    if (currentLeaderEpoch !== -1 && currentLeaderEpoch < this.leaderEpoch) return "FENCED_LEADER_EPOCH";
+    return currentLeaderEpoch > this.leaderEpoch ? "UNKNOWN_LEADER_EPOCH" : undefined;
+  }
+
   /** Epoch before leadership before replica: who is behind is told so first. */
   #fence(currentLeaderEpoch: number, fetcher: Fetcher | undefined): PeerErrorCode | undefined {
     const role = this.#role;
-    if (role.type === "failed") return "KAFKA_STORAGE_ERROR";
-    if (currentLeaderEpoch !== -1 && currentLeaderEpoch < this.leaderEpoch) return "FENCED_LEADER_EPOCH";
-    if (currentLeaderEpoch > this.leaderEpoch) return "UNKNOWN_LEADER_EPOCH";
+    const refusal = this.#fenceEpoch(currentLeaderEpoch);
+    if (refusal !== undefined) return refusal;
     if (role.type !== "leader") return "NOT_LEADER_OR_FOLLOWER";
     if (fetcher === undefined || fetcher.replicaId < 0) return undefined;
     // It may be a replica of a state that this leader has not heard of yet.

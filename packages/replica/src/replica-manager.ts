@@ -22,6 +22,8 @@ import type {
 import { OpenReads, serveFetch } from "./fetch-session.ts";
 import { keyOf, LeaderFetcher } from "./leader-fetcher.ts";
 import type { ReplicaConfig } from "./leader-state.ts";
+import { refusedListOffset } from "./list-offset.ts";
+import type { ListOffsetRequest, PartitionListOffsetResult } from "./list-offset.ts";
 import { Partition } from "./partition.ts";
 import type { AlterPartitionEffect, TruncationReport } from "./partition.ts";
 import { refusedEpoch, refusedProduce } from "./refusals.ts";
@@ -160,6 +162,11 @@ export class ReplicaManager {
 
   partition(name: PartitionName): Partition | undefined {
     return this.#partitions.get(keyOf(name));
+  }
+
+  /** As `Partition.listOffset`; UNKNOWN_TOPIC_OR_PARTITION where this broker has no replica. */
+  async listOffset(name: PartitionName, request: ListOffsetRequest): Promise<PartitionListOffsetResult> {
+    return this.partition(name)?.listOffset(request) ?? refusedListOffset("UNKNOWN_TOPIC_OR_PARTITION");
   }
 
   /** Every replica here, as it is now. */
