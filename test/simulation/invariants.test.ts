@@ -34,6 +34,8 @@ function tells<Subject extends object>(subject: Subject, name: keyof Subject, va
   Object.defineProperty(subject, name, { get: () => value, configurable: true });
 }
 
+type Registration = NonNullable<Cluster["controller"]>["state"]["brokers"][number];
+
 /** A batch as a leader of that epoch would have it at that offset. */
 function stamped(value: string, baseOffset: number, leaderEpoch: number): Uint8Array {
   const batch = textBatch([value]);
@@ -411,6 +413,40 @@ describe("S5: a process that began anew does not hold what the leader counted on
     expect(await movesOver((checker) => checker.diskFails(2, false))).toMatch(
       /^S5: broker 1: high watermark 6, but 2 does not hold it/u,
     );
+  });
+});
+
+describe("S4: a sync of a member has failed, and the leader takes in the process that it was before", () => {
+  const joins = (isToldOf: (registered: Registration) => Registration): Promise<string> =>
+    verdictOn({
+      says: /^/u,
+      options: { replicaLagTimeMaxMs: 500 },
+      spoil: async (cluster, checker) => {
+        cluster.node(3).manager?.pauseFetching();
+        await cluster.wait(600);
+        await cluster.produce(1, ["without 3"]);
+        checker.diskFails(3, true);
+        const { controller } = cluster;
+        if (controller === undefined) throw new Error("the controller runs in these tests");
+        const { state } = controller;
+        const brokers = state.brokers.map((broker) => (broker.brokerId === 3 ? isToldOf(broker) : broker));
+        tells(controller, "state", { ...state, brokers });
+        await cluster.wait(1);
+        tells(cluster, "decided", { ...decided(cluster), isr: [1, 2, 3] });
+      },
+    });
+
+  test("as long as no process has registered since, nobody could know", async () => {
+    expect(await joins((broker) => broker)).toBe("nothing was noticed");
+  });
+
+  test("behind the registration that tells of it, it may not be a member", async () => {
+    const after = (broker: Registration): Registration => ({
+      ...broker,
+      brokerEpoch: broker.brokerEpoch + 50,
+      bootId: `${broker.bootId} after ${broker.incarnationId}`,
+    });
+    expect(await joins(after)).toMatch(/^S4: broker 3 is in the ISR and lacks committed records/u);
   });
 });
 

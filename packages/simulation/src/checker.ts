@@ -88,6 +88,7 @@ export class Checker {
       partitionEpoch: -1,
       lostTail: false,
       hasLost: false,
+      lostInEpoch: -1,
       floor: 0,
       syncedFloor: 0,
       produces: [],
@@ -141,6 +142,10 @@ export class Checker {
     if ((losesTail || brokenDisk === "lost") && !isSafe) {
       seen.lostTail = true;
       seen.hasLost = true;
+      seen.lostInEpoch = Math.max(
+        seen.node.manager?.brokerEpoch ?? -1,
+        this.#registrationOf(seen.node)?.brokerEpoch ?? -1,
+      );
       seen.floor = 0;
     } else if (losesTail) seen.floor = seen.syncedFloor;
     // While it opens its logs it adds nothing to what the crash before has left.
@@ -507,16 +512,20 @@ export class Checker {
    * The controller knows of the loss, and counts on the replica no more. Before, a leader may still be taking in the one that it was. Looked
    * for at each event: it may hold for a short time only, until a registration of an earlier process arrives once more.
    */
-  #isFoundOut({ node }: Seen): boolean {
+  #isFoundOut({ node, lostInEpoch }: Seen): boolean {
     const { decided } = this.#cluster;
-    return decided !== undefined && this.#isRegistered(node) && !decided.isr.includes(node.brokerId);
+    if (decided === undefined || decided.isr.includes(node.brokerId)) return false;
+    const registration = this.#registrationOf(node);
+    if (registration === undefined) return false;
+    // What a sync that failed lost is lost in the boot of the process before: that one's registration tells nothing of it.
+    if (registration.brokerEpoch <= lostInEpoch) return false;
+    const own = `${node.brokerId}-${node.bootId}`;
+    // A process that comes after a failure of the disk says so, and tells of another boot.
+    return registration.bootId === own || registration.bootId.startsWith(`${own} after `);
   }
 
-  #isRegistered({ brokerId, bootId }: Node): boolean {
-    const broker = this.#cluster.controller?.state.brokers.find((other) => other.brokerId === brokerId);
-    const own = `${brokerId}-${bootId}`;
-    // A process that comes after a failure of the disk says so, and tells of another boot.
-    return broker !== undefined && (broker.bootId === own || broker.bootId.startsWith(`${own} after `));
+  #registrationOf({ brokerId }: Node): { readonly brokerEpoch: number; readonly bootId: string } | undefined {
+    return this.#cluster.controller?.state.brokers.find((other) => other.brokerId === brokerId);
   }
 
   #checkJoined(seen: Seen, decided: PartitionState): void {

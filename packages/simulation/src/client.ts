@@ -60,6 +60,8 @@ interface Sending {
   uncertain: number;
   /** Since the first of them the producer has begun anew. */
   isRenamed: boolean;
+  /** It may be in the log, below records that were deleted: nobody can tell any more. */
+  isForgotten: boolean;
 }
 
 /** What an idempotent producer was told. */
@@ -139,13 +141,19 @@ export class Producer {
     });
     this.#written += count;
     const op = this.#history.begin({ type: "send", client: `producer ${id}`, acks, values });
-    const sending: Sending = { values, uncertain: 0, isRenamed: false, sequence: isPiped ? this.#sequence : undefined };
+    const sending: Sending = {
+      values,
+      uncertain: 0,
+      isRenamed: false,
+      isForgotten: false,
+      sequence: isPiped ? this.#sequence : undefined,
+    };
     if (isPiped) this.#sequence += count;
     for (let tries = 1; ; tries += 1) {
       // It goes on after a stop: without an answer nobody knows whether the batch is in the log.
       if (tries > 1) await this.#cluster.wait(10 + this.#below("back-off", 90));
       const baseOffset = await this.#attempt(sending);
-      if (baseOffset === undefined && tries !== triesMax) continue;
+      if (baseOffset === undefined && tries !== triesMax && !sending.isForgotten) continue;
       const outcome: SendOutcome =
         baseOffset !== undefined ? { type: "ok", baseOffset } : { type: sending.uncertain > 0 ? "unknown" : "fail" };
       this.#history.end({ type: "sent", op, tries: this.#triesOf(sending, outcome), outcome });
@@ -177,7 +185,8 @@ export class Producer {
         return answer.baseOffset;
       }
       this.#failed(sending, answer.error);
-      if (answer.error === "OUT_OF_ORDER_SEQUENCE_NUMBER" && acks === 1) this.#rename(sending);
+      if (answer.error === "OUT_OF_ORDER_SEQUENCE_NUMBER" && this.#mayBeDeleted(sending)) sending.isForgotten = true;
+      else if (answer.error === "OUT_OF_ORDER_SEQUENCE_NUMBER" && acks === 1) this.#rename(sending);
       // A leader that is overruled, and does not know it, names itself, or misses the batches that its successor has.
       else if (answer.error === "REQUEST_TIMED_OUT" || answer.error === "OUT_OF_ORDER_SEQUENCE_NUMBER") this.#next();
       else if (answer.leaderId >= 1) this.#leader = answer.leaderId;
@@ -198,6 +207,16 @@ export class Producer {
 
   #failed(sending: Sending, code: string): void {
     if (this.#history.mayReplay || !REFUSALS.has(code)) sending.uncertain += 1;
+  }
+
+  /**
+   * A log that is opened anew knows no batches of a producer but those that it still has, and the last: of one that was deleted, and not
+   * acknowledged yet, the true leader says that it is out of order. Kafka's client gives up then, too.
+   */
+  #mayBeDeleted({ uncertain }: Sending): boolean {
+    const { decided } = this.#cluster;
+    if (uncertain === 0 || decided?.leader !== this.#leader) return false;
+    return (this.#cluster.node(this.#leader).log?.logStartOffset ?? 0) > 0;
   }
 
   #rename(sending: Sending): void {

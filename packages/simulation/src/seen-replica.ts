@@ -25,6 +25,8 @@ export interface Seen {
   lostTail: boolean;
   /** That it ever did. */
   hasLost: boolean;
+  /** The largest broker epoch of it that anybody knew of then. */
+  lostInEpoch: number;
   /** What the next start has to find, after a crash. */
   floor: number;
   /** The part of it that was synced: what is left when the machine goes before that start. */
