@@ -56,7 +56,7 @@ describe("a clean stop", () => {
     const before = fixture.files.operationCount;
     await fixture.open();
     let uncleanCount = 0;
-    for (const point of [...fixture.files.crashPoints()].slice(before)) {
+    for (const point of [...fixture.files.crashPoints()].filter(({ number }) => number >= before)) {
       const next = ManagerFixture.atProcessCrash(point);
       const hadMarker = (await next.read(MARKER)) !== undefined;
       const manager = await next.open();
@@ -175,7 +175,7 @@ describe("checkpoint files and State", () => {
     const before = fixture.files.operationCount;
     await fixture.open();
     let opens = 0;
-    for (const point of [...fixture.files.crashPoints()].slice(before)) {
+    for (const point of [...fixture.files.crashPoints()].filter(({ number }) => number >= before)) {
       opens += 1;
       const next = ManagerFixture.atProcessCrash(point);
       for (let again = 0; again < 2; again += 1) {
@@ -239,7 +239,7 @@ describe("checkpoint files and State", () => {
     await append(await lead(second, "orders"), "b");
     await second.close();
     let images = 0;
-    for (const point of [...fixture.files.crashPoints()].slice(before)) {
+    for (const point of [...fixture.files.crashPoints()].filter(({ number }) => number >= before)) {
       for (const rule of ["ordered-prefix", "any-subset", "missing-directory-entry"] as const) {
         const disk = SimulatedDisk.afterProcessCrash(point);
         for (const image of disk.enumerateCrashImages(rule, { outcomesMax: 24 })) {

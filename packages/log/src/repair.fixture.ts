@@ -98,7 +98,7 @@ export async function exploreRepair(): Promise<{ readonly images: number; readon
   const from = fixture.files.operationCount;
   await repair(fixture, true);
   const images = new Map<string, DiskImage>();
-  for (const point of [...fixture.files.crashPoints()].slice(from))
+  for (const point of [...fixture.files.crashPoints()].filter(({ number }) => number >= from))
     for (const rule of ["ordered-prefix", "per-file-prefix", "block-subset", "missing-directory-entry"] as const)
       for (const image of enumerateCrashImages(point, rule, { outcomesMax: 8 })) images.set(image.digest, image);
   let unrepaired = 0;

@@ -55,6 +55,8 @@ export interface SegmentSettings {
   readonly indexIntervalBytes: number;
   /** Drawn once for each segment that is begun or opened: after this long no batch joins it. */
   readonly drawRollMs: () => number;
+  /** Of a log file: what an index can say a place in. Default `SEGMENT_BYTES_MAX`; less only where a test has no 2 GiB. */
+  readonly fileBytesMax?: number;
   /** Behind the names of all files: of a segment that is not in the log yet. Default none. */
   readonly nameSuffix?: string;
 }

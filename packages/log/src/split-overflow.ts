@@ -44,8 +44,9 @@ export async function splitOverflowing(
     const segment = new LogSegment(settings, baseOffset);
     const sizeBytes = await segment.use((file) => file.size());
     const mayReachTooFar = (nextBaseOffset ?? Number.POSITIVE_INFINITY) - 1 - baseOffset > RELATIVE_OFFSET_MAX;
-    if (!mayReachTooFar && sizeBytes <= SEGMENT_BYTES_MAX) continue;
-    const pieces = await piecesOf(segment, sizeBytes);
+    const { fileBytesMax = SEGMENT_BYTES_MAX } = settings;
+    if (!mayReachTooFar && sizeBytes <= fileBytesMax) continue;
+    const pieces = await piecesOf(segment, sizeBytes, fileBytesMax);
     if (pieces.length === 1) continue;
     await replace(settings, state, segment, { pieces, sizeBytes, nextBaseOffset });
     split.push(segmentFileName(baseOffset, LOG_SUFFIX));
@@ -53,7 +54,7 @@ export async function splitOverflowing(
   return split;
 }
 
-async function piecesOf(segment: LogSegment, sizeBytes: number): Promise<readonly Piece[]> {
+async function piecesOf(segment: LogSegment, sizeBytes: number, fileBytesMax: number): Promise<readonly Piece[]> {
   let piece: Piece = { baseOffset: segment.baseOffset, fromBytes: 0, endOffset: segment.baseOffset };
   const pieces = [piece];
   segment.sizeBytes = sizeBytes;
@@ -61,8 +62,9 @@ async function piecesOf(segment: LogSegment, sizeBytes: number): Promise<readonl
     if (baseOffset < piece.endOffset) return "does not follow the batch before it";
     const reachesTooFar =
       lastOffset - piece.baseOffset > RELATIVE_OFFSET_MAX ||
-      positionBytes + sizeInBytes - piece.fromBytes > SEGMENT_BYTES_MAX;
-    if (reachesTooFar) {
+      positionBytes + sizeInBytes - piece.fromBytes > fileBytesMax;
+    // One batch is as long as it is.
+    if (reachesTooFar && baseOffset > piece.baseOffset) {
       piece = { baseOffset: toOffset(baseOffset), fromBytes: positionBytes, endOffset: baseOffset };
       pieces.push(piece);
     }
