@@ -108,9 +108,15 @@ export class PartitionAccumulator {
   join(record: RecordInput, source: PartSource): boolean {
     const last = this.#batches.at(-1);
     if (last === undefined || !last.builder.append(record, this.#fillBytes)) return false;
-    const { parts } = last;
-    if (parts[parts.length - 1] === source.current) source.extendPart();
-    else parts.push(source.beginPart());
+    joinParts(last.parts, source);
+    return true;
+  }
+
+  /** As `join`, of a record with a value and nothing else. */
+  joinValue(value: Uint8Array, timestamp: number, source: PartSource): boolean {
+    const last = this.#batches.at(-1);
+    if (last === undefined || !last.builder.appendValue(value, timestamp, this.#fillBytes)) return false;
+    joinParts(last.parts, source);
     return true;
   }
 
@@ -285,6 +291,12 @@ export class PartitionAccumulator {
       return batch;
     }
   }
+}
+
+/** The record of the source that was just added belongs to its current part, or begins one. */
+function joinParts(parts: Part[], source: PartSource): void {
+  if (parts[parts.length - 1] === source.current) source.extendPart();
+  else parts.push(source.beginPart());
 }
 
 /** Size of a batch with this one record. */

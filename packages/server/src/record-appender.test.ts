@@ -28,7 +28,7 @@ const BATCH_BYTES_MAX = 2000;
 const settle = () => new Promise<void>((resolve) => setImmediate(resolve));
 
 /** An appender over a log that answers when the test says so. */
-function setUp() {
+function setUp({ needsKey = false } = {}) {
   const waiting: Waiting[] = [];
   let endOffset = 0;
   const append = (bytes: Uint8Array): Promise<AppendResult> =>
@@ -81,7 +81,7 @@ function setUp() {
       } as Clock,
       arena: new ByteArena(),
       batchBytesMax: BATCH_BYTES_MAX,
-      rules: { needsKey: false, timestampBeforeMaxMs: Number.POSITIVE_INFINITY, timestampAfterMaxMs: 3_600_000 },
+      rules: { needsKey, timestampBeforeMaxMs: Number.POSITIVE_INFINITY, timestampAfterMaxMs: 3_600_000 },
       checkOpen: () => undefined,
       begin: () => {
         calls.begun += 1;
@@ -186,6 +186,21 @@ describe("a record", () => {
     appender.append({ value: "next" });
     await settle();
     expect(waiting.map(({ values }) => values)).toEqual([["next"]]);
+  });
+
+  test("is the same with bytes or a text for its value, alone or with nothing for the rest; what needs a key has one", async () => {
+    const { waiting, appender } = setUp();
+    const value = new TextEncoder().encode("a");
+    appender.append({ value });
+    appender.append({ value, key: null });
+    appender.append({ value: "a", headers: [] });
+    expect(() => appender.append(null as never)).toThrow(expect.objectContaining({ code: "INVALID_REQUEST" }));
+    await settle();
+    value.fill(0);
+    expect(waiting.map(({ values }) => values)).toEqual([["a", "a", "a"]]);
+    const strict = setUp({ needsKey: true }).appender;
+    expect(() => strict.append({ value })).toThrow(expect.objectContaining({ code: "INVALID_RECORD" }));
+    expect(strict.append({ value, key: value })).toBe(true);
   });
 
   test("is stamped with the time of its turn, and may name another one", async () => {

@@ -34,6 +34,17 @@ export interface AppenderContext {
   readonly begin: () => () => void;
 }
 
+/** Whether it has bytes for a value, and all else is left to its default. What is no record is not. */
+function isValueOnly(record: RecordToAppend): record is RecordToAppend & { readonly value: Uint8Array } {
+  return (
+    typeof record === "object" &&
+    record?.value instanceof Uint8Array &&
+    (record.key ?? null) === null &&
+    record.timestamp === undefined &&
+    record.headers === undefined
+  );
+}
+
 /** Records of an appender in one batch, one behind the other. */
 class Run implements Part {
   count = 1;
@@ -96,7 +107,11 @@ export class RecordAppender implements AsyncDisposable, PartSource {
     if (this.#failure !== undefined) throw this.#failure;
     const { checkOpen, arena, accumulator, rules } = this.#context;
     checkOpen();
-    const input = toRecordInput(record, this.#nowMs ?? this.#lookAtClock(), arena.borrowing, rules);
+    const nowMs = this.#nowMs ?? this.#lookAtClock();
+    // Most records are a value and nothing else. They need no object in between, which costs as much as to encode them.
+    if (!rules.needsKey && isValueOnly(record) && accumulator.joinValue(record.value, nowMs, this))
+      return this.#runCount <= APPENDER_BATCHES_MAX;
+    const input = toRecordInput(record, nowMs, arena.borrowing, rules);
     if (!accumulator.join(input, this)) {
       this.#checkRoom(singleBatchBytes(input));
       accumulator.open(input, this);

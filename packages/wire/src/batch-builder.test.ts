@@ -35,6 +35,24 @@ test("a batch built record by record has the bytes of one encoded at once", () =
   );
 });
 
+test("a value on its own is the record that has nothing else, wherever its time lies, and is left out at the same limit", () => {
+  const plain = fc.record({ value: fc.uint8Array({ maxLength: 300 }), timestamp });
+  fc.assert(
+    fc.property(
+      fc.array(plain, { minLength: 1, maxLength: 40 }),
+      fc.integer({ min: 0, max: 2000 }),
+      (values, limitBytes) => {
+        const [short, long] = [new BatchBuilder(), new BatchBuilder()];
+        for (const { value, timestamp: time } of values)
+          expect(short.appendValue(value, time, limitBytes)).toBe(
+            long.append({ key: null, value, timestamp: time }, limitBytes),
+          );
+        expect(short.finish()).toEqual(long.finish());
+      },
+    ),
+  );
+});
+
 test("a record that would pass the limit is left out and changes nothing; one that reaches it exactly is taken", () => {
   const one = { key: null, value: encodeUtf8("0123456789"), timestamp: 5 };
   const two = encodeBatch([one, one]);

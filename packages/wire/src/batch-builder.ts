@@ -84,6 +84,13 @@ export class BatchBuilder {
     return true;
   }
 
+  /** As `append`, of a record with a value and nothing else. */
+  appendValue(value: Uint8Array, timestamp: number, limitBytes: number): boolean {
+    const timestampDelta = this.#recordsCount === 0 ? 0 : timestamp - this.#baseTimestamp;
+    if (timestampDelta === timestampDelta << 0) return this.#appendPlain(value, timestamp, timestampDelta, limitBytes);
+    return this.append({ timestamp, key: null, value }, limitBytes);
+  }
+
   #appendPlain(value: Uint8Array, timestamp: number, timestampDelta: number, limitBytes: number): boolean {
     const delta = this.#recordsCount;
     const valueBytes = value.length;
