@@ -56,6 +56,17 @@ describe("FN fencing", () => {
     expect((await replica.fetch({ currentLeaderEpoch: -1 }, { replicaId: -1 })).error).toBe("NOT_LEADER_OR_FOLLOWER");
   });
 
+  test("FN-07 HW-22 a parked fetch hears at once when the high watermark moves, and not when it stays", async () => {
+    const replica = await leader([1, 1]);
+    let moves = 0;
+    const parks = (): void => void replica.partition.whenMoved(() => (moves += 1));
+    parks();
+    await replica.fetch({ fetchOffset: 0 });
+    expect([replica.partition.highWatermark, moves]).toEqual([0, 0]);
+    await replica.fetch({ fetchOffset: 2, lastFetchedEpoch: 1 });
+    expect([replica.partition.highWatermark, moves]).toEqual([2, 1]);
+  });
+
   test("FN-08 HW-22 a consumer sees up to the high watermark, a replica up to the log end", async () => {
     const replica = await leader([1, 1, 1]);
     expect((await replica.fetch({}, { replicaId: -1 })).bytes).toHaveLength(0);
@@ -507,6 +518,32 @@ describe("following", () => {
     const replica = await leader([1, 1]);
     expect(replica.log.leaderEpoch).toBe(toLeaderEpoch(5));
     expect(replica.log.epochEntries.at(-1)).toEqual({ epoch: 5, startOffset: 2 });
+  });
+});
+
+describe("a leadership ends while an append waits for its turn", () => {
+  const endsWith = async (next: Parameters<typeof stateOf>[0]): Promise<Replica> => {
+    const replica = await leader([1]);
+    const busy = replica.log.roll();
+    const appending = replica.partition.produce(batch(["a"]), { acks: 1, timeoutMs: 1000, origin: "client" });
+    await replica.partition.applyState(stateOf({ leaderEpoch: 6, partitionEpoch: 2, ...next }));
+    // It came first: what follows begins behind it.
+    expect(replica.log.logEndOffset).toBe(2);
+    await Promise.all([busy, appending]);
+    return replica;
+  };
+
+  test("who follows then asks from where the log ends behind that append", async () => {
+    const replica = await endsWith({ leader: 2 });
+    expect(replica.partition.followerState?.digest()).toMatch(/ 0\.\.\d+\.\.2 hw /u);
+  });
+
+  test("where nobody leads, nobody appends", async () => {
+    const replica = await endsWith({ leader: -1 });
+    expect([replica.partition.role, replica.log.leaderEpoch]).toEqual(["none", undefined]);
+    await expect(replica.log.append(batch(["b"]), { origin: "client" })).rejects.toMatchObject({
+      type: { code: "NOT_LEADER_OR_FOLLOWER" },
+    });
   });
 });
 

@@ -169,6 +169,35 @@ test("a partition that takes for ever to open holds up no other, nor the control
   });
 });
 
+test("again and again replicas that lag are looked for, and what was written is synced", async () => {
+  const world = new World();
+  const { replica, flushIntervalMs = 0 } = DEFAULT_REPLICA_MANAGER_CONFIG;
+  const halfLagMs = replica.replicaLagTimeMaxMs / 2;
+  world.news.push(() => ({ number: 1, partitions: [stateOf("quick", 1)] }));
+  await world.environment.kernel.run(async () => {
+    const manager = await world.start();
+    await world.wait(200);
+    const partition = manager.partition({ topic: "quick", partition: 0 });
+    for (let round = 1; round <= 2; round += 1) {
+      const batch = encodeBatch([{ key: null, value: new Uint8Array(1), timestamp: world.environment.clock.wallMs() }]);
+      await partition?.produce(batch, { acks: 1, timeoutMs: 1000, origin: "client" });
+      expect([partition?.log.flushedEndOffset, partition?.log.logEndOffset]).toEqual([round - 1, round]);
+      await world.wait(flushIntervalMs + 200);
+      expect(partition?.log.flushedEndOffset).toBe(round);
+    }
+    // Broker 2 has never fetched.
+    const proposals = (): unknown[] =>
+      world.asked.flatMap(({ request }) =>
+        request.kind === "alterPartition" ? [{ topic: request.topic, newIsr: request.newIsr }] : [],
+      );
+    await world.wait(2 * halfLagMs);
+    expect(proposals()).toEqual([]);
+    await world.wait(halfLagMs);
+    expect(proposals()).toMatchObject([{ topic: "quick", newIsr: [{ brokerId: 1 }] }]);
+    await manager.close();
+  });
+});
+
 test("a broker that the controller does not know any more fetches with its old broker epoch: none at all would not be fenced", async () => {
   const world = new World();
   world.areFetchesLost = true;
