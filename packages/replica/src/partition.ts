@@ -406,7 +406,8 @@ export class Partition {
   #fenceEpoch(currentLeaderEpoch: number): PeerErrorCode | undefined {
     if (this.#role.type === "failed") return "KAFKA_STORAGE_ERROR";
     if (currentLeaderEpoch !== -1 && currentLeaderEpoch < this.leaderEpoch) return "FENCED_LEADER_EPOCH";
-    return currentLeaderEpoch > this.leaderEpoch ? "UNKNOWN_LEADER_EPOCH" : undefined;
+    if (currentLeaderEpoch > this.leaderEpoch) return "UNKNOWN_LEADER_EPOCH";
+    return undefined;
   }
 
   /** Epoch before leadership before replica: who is behind is told so first. */
