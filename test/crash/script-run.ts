@@ -162,8 +162,7 @@ export class ScriptRun extends PartitionRun {
 
   /**
    * What an open after the kill would make of the disk with any one bit of the files flipped that no CRC covers: offset, length, epoch and magic
-   * of each batch. Nothing of it was synced for sure, so the log may end there; what is kept is the log as it was up to that batch, and offsets
-   * and epochs do not fall behind it.
+   * of each batch. Nothing of it was synced for sure, so the log ends there, and says so; what is kept is the log as it was up to that batch.
    */
   async checkRotOutsideCrc(): Promise<void> {
     const image = this.disk.image();
@@ -186,6 +185,8 @@ export class ScriptRun extends PartitionRun {
           const wanted = this.model.batches.filter((batch) => batch.baseOffset < baseOffset);
           const what = `with bit ${bit} of batch ${baseOffset} rotten`;
           demand(kept.length === wanted.length, "S12", () => `${what} there are ${kept.length} batches before it`);
+          demand(log.logEndOffset === baseOffset, "S12", () => `${what} the log ends at ${log.logEndOffset}`);
+          demand(log.recovery.cut?.offset === baseOffset, "S12", () => `${what} nothing is said of a cut there`);
           await log.close();
         }
   }

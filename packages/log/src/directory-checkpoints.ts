@@ -1,7 +1,7 @@
 import { encodeUtf8, joinPath, parseUtf8, writeFileAtomically } from "@tidemark/base";
 import type { FileSystem, State, StatePut } from "@tidemark/base";
 import { crc32c } from "@tidemark/wire";
-import { SEAL_PREFIX } from "./log-state.ts";
+import { GAPLESS_PREFIX, SEAL_PREFIX } from "./log-state.ts";
 import {
   CLEANER_CHECKPOINT,
   encodeOffsetCheckpoint,
@@ -39,6 +39,7 @@ const PARTITION_KEY_PREFIXES = [
   "segment-gap/",
   "segment-swap/",
   SEAL_PREFIX,
+  GAPLESS_PREFIX,
   "leader-epoch/",
 ];
 
@@ -211,7 +212,7 @@ function isAsKnown(
 
 /** Puts that replace all offsets in `State` by those in the files. */
 function takeOver(state: State, contents: ReadonlyMap<CheckpointFile, OffsetCheckpointContent>): StatePut[] {
-  const notes = ["segment-gap/", "segment-swap/", SEAL_PREFIX].flatMap((prefix) => state.keys(prefix));
+  const notes = ["segment-gap/", "segment-swap/", SEAL_PREFIX, GAPLESS_PREFIX].flatMap((prefix) => state.keys(prefix));
   const puts: StatePut[] = notes.map((key) => ({ key, value: undefined }));
   for (const [name, { entries }] of contents) {
     const stateName = STATE_NAME[name];

@@ -100,11 +100,14 @@ export async function loadLog(options: LoadOptions): Promise<LoadedLog> {
   const epochFile = await readEpochs(files, directory);
   const trusted = await trustedOf(options, { segments, fileBytes, names, state, epochFile });
 
-  const found = { segments, fileBytes, state, knownRecoveryPoint, trusted };
+  const fileEpochs = epochFile.epochs?.entries ?? [];
+  const found = { segments, fileBytes, state, knownRecoveryPoint, trusted, fileEpochs };
   const { surveyed, snapshotsDamaged } = await surveyFromSnapshot(options, found, snapshots);
   const recoveryPointBefore = knownRecoveryPoint ?? toOffset(0);
   // From here on what is not noted is a loss.
   for (const { baseOffset, endOffset } of surveyed.gapsBelieved) await state.saveGapBefore(baseOffset, endOffset);
+  if (surveyed.isGapless === true) await state.noteGapless();
+  else if (options.areGapsRecorded === false) await state.forgetGapless();
   const { damaged, cut } = surveyed;
   let { logEndOffset } = surveyed;
   let cutReport: RecoveryReport["cut"];
@@ -270,6 +273,7 @@ interface Found {
   readonly state: LogState;
   readonly knownRecoveryPoint: Offset | undefined;
   readonly trusted: Trusted;
+  readonly fileEpochs: readonly EpochEntry[];
 }
 
 /**
@@ -348,6 +352,7 @@ async function survey(
     recoveryPoint: knownRecoveryPoint ?? toOffset(0),
     isRecoveryPointKnown: knownRecoveryPoint !== undefined,
     areGapsRecorded: options.areGapsRecorded ?? true,
+    fileEpochs: found.fileEpochs,
     indexIntervalBytes: options.config.indexIntervalBytes,
   };
   const segmentsTrusted = trusted.count;
@@ -441,7 +446,8 @@ type EpochFile =
   | { readonly epochs: LeaderEpochFileCache; readonly problem: undefined }
   | { readonly epochs: undefined; readonly problem: string };
 
-async function readEpochs(files: FileSystem, directory: string): Promise<EpochFile> {
+/** @throws FileError */
+export async function readEpochs(files: FileSystem, directory: string): Promise<EpochFile> {
   try {
     return { epochs: await LeaderEpochFileCache.open(files, directory), problem: undefined };
   } catch (error) {
@@ -463,6 +469,7 @@ async function openEpochs(
     if (!isTrusted) epochs = withScannedEpochs(files, directory, epochs.entries, log);
     problem = epochProblem(epochs.entries, seenEpochs, log);
     if (problem !== undefined) epochs = LeaderEpochFileCache.rebuilt(files, directory, seenEpochs);
+    problem ??= log.survey.epochFileProblem;
   }
   epochs.truncateFromEnd(log.logEndOffset);
   epochs.truncateFromStart(log.logStartOffset);
@@ -512,6 +519,9 @@ function epochProblem(
       return `begins epoch ${seen.epoch} at ${entry.startOffset}, its first batch is at ${seen.startOffset}`;
     if (entry.startOffset < seen.earliestStartOffset && entry !== first)
       return `begins epoch ${seen.epoch} at ${entry.startOffset}, before the end of the epoch below it`;
+    const above = entries.find(({ epoch, startOffset }) => epoch > seen.epoch && startOffset <= seen.lastOffset);
+    if (above !== undefined)
+      return `begins epoch ${above.epoch} at ${above.startOffset}, where epoch ${seen.epoch} goes on to ${seen.lastOffset}`;
   }
   return undefined;
 }

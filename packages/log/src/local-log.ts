@@ -257,6 +257,11 @@ export class LocalLog implements FlushedLog {
     if (!isAlways) this.#flush.startBackground();
   }
 
+  /** As `LogState.forgetGapless`. */
+  forgetGapless(): Promise<void> {
+    return this.#state.forgetGapless();
+  }
+
   /** As `LogFlush.flush`. @throws FileError */
   flush(): Promise<void> {
     return this.#flush.flush();
@@ -294,7 +299,8 @@ export class LocalLog implements FlushedLog {
     const logStartOffset = toOffset(Math.min(this.#logStartOffset, offset));
     this.#flush.sealedBelow = Math.min(this.#flush.sealedBelow, last.baseOffset);
     const seal = this.#flush.seal(logStartOffset);
-    await this.#state.noteTruncation({ recoveryPoint, offset, lastBaseOffset: last.baseOffset, seal });
+    const leavesGap = rest.endOffset < offset;
+    await this.#state.noteTruncation({ recoveryPoint, offset, lastBaseOffset: last.baseOffset, leavesGap, seal });
     if (logStartOffset < this.#logStartOffset) await this.#state.saveStart(logStartOffset, recoveryPoint, seal);
     this.#flush.lowerRecoveryPoint(recoveryPoint);
     this.#logStartOffset = logStartOffset;
@@ -342,6 +348,7 @@ export class LocalLog implements FlushedLog {
       recoveryPoint: toOffset(0),
       offset: toOffset(0),
       lastBaseOffset: -1,
+      leavesGap: false,
       seal: this.#flush.seal(),
     });
     this.#flush.lowerRecoveryPoint(toOffset(0));

@@ -329,12 +329,19 @@ export class LogAppends {
     const maxTimestamp = batches.headers.reduce((max, header) => Math.max(max, header.maxTimestamp), NO_TIMESTAMP);
     if (this.#core.local.active.mustRollBefore({ sizeInBytes: sizeBytes, lastOffset, maxTimestamp }, limits))
       await this.#core.local.roll(batches.firstBaseOffset, this.#core.producers);
+    let endOffset: number = this.#core.local.foundEndOffset;
+    for (const { baseOffset, lastOffset: batchLastOffset } of batches.headers) {
+      if (baseOffset > endOffset) await this.#core.local.forgetGapless();
+      endOffset = batchLastOffset + 1;
+    }
     try {
       // An epoch's entry is on the disk before any of its batches is.
       for (const { partitionLeaderEpoch, baseOffset } of batches.headers) {
         if (partitionLeaderEpoch === this.#core.epochs.latest?.epoch) continue;
         await this.#core.epochs.assign(partitionLeaderEpoch as LeaderEpoch, toOffset(baseOffset));
       }
+      // And none of an epoch above it, of batches that could not be written: recovery would hold it against these.
+      if (this.#core.epochs.isDirty) await this.#core.epochs.flush();
       await this.#core.local.write(bytes.subarray(0, sizeBytes));
       this.#core.checkUsable();
     } catch (error) {

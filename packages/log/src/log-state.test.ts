@@ -13,6 +13,7 @@ test("borders behind the last segment that stays are forgotten: what is written 
     recoveryPoint: toOffset(15),
     offset: toOffset(15),
     lastBaseOffset: 20,
+    leavesGap: false,
     seal: { endBaseOffset: 0, print: 0, stop: undefined },
   });
   expect([20, 30, 40].map((offset) => ours.endBeforeGap(toOffset(offset)))).toEqual([15, undefined, undefined]);

@@ -6,6 +6,7 @@ import { decodeStateInt64, encodeStateInt64, putStateOffset, readStateOffset } f
 
 const GAP_PREFIX = "segment-gap/";
 export const SEAL_PREFIX = "segment-seal/";
+export const GAPLESS_PREFIX = "gapless/";
 
 /** One segment in the place of several. */
 export interface AnnouncedSwap {
@@ -17,13 +18,14 @@ export interface AnnouncedSwap {
 }
 
 /**
- * What a partition keeps in the node's `State`: three offsets, and the borders where a follower's log leaves offsets out.
+ * What a partition keeps in the node's `State`: three offsets, and where its log leaves offsets out.
  *
  * ```text
  * recovery-point/orders-3           -> int64   everything below is on the disk
  * log-start/orders-3                -> int64
  * cleaner-offset/orders-3           -> int64   below it no key has an older value than its last one below it
  * segment-gap/orders-3/00..0042     -> int64   the segments before segment 42 end here, not at 42, and that is right
+ * gapless/orders-3                  -> empty   within a segment each batch begins where the one before it ends; absent: not known
  * segment-seal/orders-3             -> what the files are like, see `log-seal.ts`
  * segment-swap/orders-3/00..0042    -> 2 int64 a compaction puts one segment 42 in the place of all from 42 up to this offset; it ends there
  * ```
@@ -75,6 +77,23 @@ export class LogState {
     return endBeforeGap(this.#state, `${this.#topic}-${this.#partition}`, segmentBaseOffset);
   }
 
+  /** Whether each batch is known to begin where the one before it in its segment ends, and the first one where its segment does. */
+  get isGapless(): boolean {
+    return this.#state.get(this.#gaplessKey) !== undefined;
+  }
+
+  /** After a look at all batches. Without `sync`: while it is not known, gaps are believed. */
+  async noteGapless(): Promise<void> {
+    if (!this.isGapless)
+      await this.#state.commit([{ key: this.#gaplessKey, value: new Uint8Array(0) }], { sync: false });
+  }
+
+  /** Durably, before a batch is written that does not begin where the log's batches end: recovery would take it for rot. */
+  async forgetGapless(): Promise<void> {
+    const puts = this.#noLongerGapless();
+    if (puts.length > 0) await this.#state.commit(puts, { sync: true });
+  }
+
   /** What the state vouches for, if it does. */
   get seal(): LogSeal | undefined {
     return decodeSeal(this.#state.get(this.#sealKey));
@@ -98,11 +117,14 @@ export class LogState {
     readonly recoveryPoint: Offset;
     readonly offset: Offset;
     readonly lastBaseOffset: number;
+    /** The log is to go on at `offset`, and its last batch ends below. */
+    readonly leavesGap: boolean;
     /** Of what stays as it is. */
     readonly seal: LogSeal;
   }): Promise<void> {
     const { recoveryPoint, offset, lastBaseOffset, seal } = truncation;
     const puts = [...this.#staleGaps(lastBaseOffset), ...this.#cleanerOffsetAbove(offset)];
+    if (truncation.leavesGap) puts.push(...this.#noLongerGapless());
     if (this.recoveryPoint !== recoveryPoint) puts.push(this.#recoveryPoint(recoveryPoint));
     // What the state vouched for below the cut stays so; nothing of it may be cut while it is vouched for.
     if (puts.length > 0 || seal.endBaseOffset < (this.seal?.endBaseOffset ?? 0)) puts.push(...this.#sealPuts(seal));
@@ -132,7 +154,8 @@ export class LogState {
     const value = new Uint8Array(16);
     value.set(encodeStateInt64(endBaseOffset));
     value.set(encodeStateInt64(endOffset), 8);
-    await this.#state.commit([{ key: this.#swapKey(baseOffset), value }, ...this.#sealPuts(seal)], { sync: true });
+    const puts = [{ key: this.#swapKey(baseOffset), value }, ...this.#noLongerGapless(), ...this.#sealPuts(seal)];
+    await this.#state.commit(puts, { sync: true });
   }
 
   /** What a segment that was left as `.swap` replaces; `undefined` when it was not announced. */
@@ -155,6 +178,14 @@ export class LogState {
   async forgetSwap(baseOffset: Offset, seal?: LogSeal): Promise<void> {
     const puts = [{ key: this.#swapKey(baseOffset), value: undefined }, ...this.#sealPuts(seal)];
     await this.#state.commit(puts, { sync: false });
+  }
+
+  get #gaplessKey(): string {
+    return `${GAPLESS_PREFIX}${this.#topic}-${this.#partition}`;
+  }
+
+  #noLongerGapless(): StatePut[] {
+    return this.isGapless ? [{ key: this.#gaplessKey, value: undefined }] : [];
   }
 
   get #sealKey(): string {

@@ -1,7 +1,14 @@
 import { toLeaderEpoch, toOffset } from "@tidemark/base";
 import type { Offset } from "@tidemark/base";
+import { LeaderEpochCache } from "@tidemark/epoch-cache";
 import type { EpochEntry } from "@tidemark/epoch-cache";
-import { endTransactionMarkerOf, legacyMagic, legacyMessageBytes } from "@tidemark/wire";
+import {
+  endTransactionMarkerOf,
+  legacyMagic,
+  legacyMessageBytes,
+  readBatchHeader,
+  RECORD_BATCH_OVERHEAD,
+} from "@tidemark/wire";
 import type { BatchHeader, EndTransactionMarker } from "@tidemark/wire";
 import { LogError } from "./error.ts";
 import type { LogState } from "./log-state.ts";
@@ -21,6 +28,8 @@ import type { AbortedTransaction } from "./transaction-index.ts";
 export interface SeenEpoch extends EpochEntry {
   /** End of what lies before its first batch: its entry may begin anywhere from here to that batch. */
   readonly earliestStartOffset: number;
+  /** Of its last batch that was read. */
+  readonly lastOffset: number;
 }
 
 /** Where the log is to be cut: everything from here on goes. */
@@ -46,6 +55,10 @@ export interface LogSurvey {
   readonly seenEpochs: readonly SeenEpoch[];
   /** Of batches that lie below the log start. */
   readonly deletedEpochs: ReadonlySet<number>;
+  /** Whether every batch began where the one before it ended; `undefined` when not all were looked at. */
+  readonly isGapless: boolean | undefined;
+  /** What the epoch file has wrong, as batches that agree with each other show it; `undefined` when they do not. */
+  readonly epochFileProblem: string | undefined;
   readonly producers: ProducerState;
   /** Base offsets of segments whose border leaves offsets out and was believed, though nothing was noted of it. */
   readonly gapsBelieved: readonly { readonly baseOffset: Offset; readonly endOffset: Offset }[];
@@ -70,6 +83,8 @@ export interface SurveyOptions {
   readonly isRecoveryPointKnown: boolean;
   /** Whether every border that rightly leaves offsets out is noted in the state. */
   readonly areGapsRecorded: boolean;
+  /** As the epoch file has them; none when it is no such file. Looked at only where nothing but our own process wrote it. */
+  readonly fileEpochs: readonly EpochEntry[];
   /** Batches are then believed by their headers alone. */
   readonly isTrusted: boolean;
   /** CRCs of the segments below the recovery point too. Default false. */
@@ -84,6 +99,7 @@ export interface SurveyOptions {
  *
  * At or above the recovery point the first thing that is not right ends the log, whatever follows: torn tails and rot look
  * alike there. Below it nothing ends the log; what cannot be read is a damaged range, and the walk goes on behind it.
+ * A batch whose leader epoch the epoch file contradicts is not right, unless it contradicts the next one in the same way.
  * Changes no file. Cost: reads all headers there, which brings the producers' state from its snapshot to the end too.
  * @throws FileError
  */
@@ -97,7 +113,7 @@ export async function surveyLog(options: SurveyOptions): Promise<LogSurvey> {
 class Survey {
   readonly #options: SurveyOptions;
   readonly #damaged: DamagedRange[] = [];
-  readonly #seenEpochs: SeenEpoch[] = [];
+  readonly #seenEpochs: (SeenEpoch & { lastOffset: number })[] = [];
   readonly #deletedEpochs = new Set<number>();
   readonly #gapsBelieved: { readonly baseOffset: Offset; readonly endOffset: Offset }[] = [];
   readonly #beginOffset: Offset;
@@ -106,6 +122,16 @@ class Survey {
   /** End of the last batch: lower than `#endOffset` behind damage, and where offsets are left out. */
   #batchesEndOffset: number;
   #lastEpoch = -1;
+  /** Whether no batch may leave offsets out. */
+  readonly #refusesGaps: boolean;
+  #gapsSeen = 0;
+  /** An entry is durable before its first batch, so that a batch which it contradicts is none. Empty: nothing is known. */
+  readonly #fileEpochs: LeaderEpochCache;
+  /** Epochs in which the file is wrong. */
+  readonly #believedEpochs = new Set<number>();
+  #epochFileProblem: string | undefined;
+  /** The batch that the epoch file contradicts, as it was refused for that. */
+  #contradicted: BatchHeader | undefined;
   /** The segment at hand does not begin where the one before it ends, and that is right. */
   #isBehindGap = false;
   #segmentsScanned = 0;
@@ -124,9 +150,13 @@ class Survey {
     this.#batchesEndOffset = this.#endOffset;
     this.#indexesRebuilt = trusted.indexesRebuilt;
     this.#lastEpoch = trusted.epochs.at(-1)?.epoch ?? -1;
+    // Another program's file may lag behind its batches in either direction.
+    this.#refusesGaps = options.areGapsRecorded && options.isRecoveryPointKnown && options.state.isGapless;
+    const isFileOurs = options.areGapsRecorded && options.isRecoveryPointKnown && !options.isTrusted;
+    this.#fileEpochs = new LeaderEpochCache(isFileOurs ? options.fileEpochs : []);
     // Wherever the file says that they begin.
     for (const { epoch, startOffset } of trusted.epochs)
-      this.#seenEpochs.push({ epoch, startOffset, earliestStartOffset: 0 });
+      this.#seenEpochs.push({ epoch, startOffset, earliestStartOffset: 0, lastOffset: startOffset });
   }
 
   async segment(at: number): Promise<void> {
@@ -204,6 +234,8 @@ class Survey {
       damaged: this.#damaged,
       seenEpochs: this.#seenEpochs,
       deletedEpochs: this.#deletedEpochs,
+      isGapless: this.#options.trusted.count > 0 || this.#damaged.length > 0 ? undefined : this.#gapsSeen === 0,
+      epochFileProblem: this.#epochFileProblem,
       producers: this.#options.producers.finish(),
       gapsBelieved: this.#gapsBelieved,
       segmentsScanned: this.#segmentsScanned,
@@ -273,6 +305,7 @@ class Survey {
       }),
     );
     if (end.type === "end") return bytes;
+    if (await this.#believesNext(at, segment, end.positionBytes, bytes)) return end.positionBytes;
     const reason = end.type === "corrupt" ? end.reason : "incomplete";
     await refuseOldFormat(segment, end.positionBytes, bytes);
     if (this.#endOffset >= recoveryPoint) {
@@ -299,6 +332,13 @@ class Survey {
 
   #refuseBatch(segment: LogSegment, header: BatchHeader): string | undefined {
     if (header.baseOffset < this.#endOffset) return `offset ${header.baseOffset} after ${this.#endOffset - 1}`;
+    // What the recovery point was raised over ended with a batch, unless it is deleted.
+    const isOverPoint =
+      this.#options.areGapsRecorded &&
+      Math.max(this.#endOffset, this.#options.logStartOffset ?? 0) < this.#options.recoveryPoint &&
+      header.baseOffset >= this.#options.recoveryPoint;
+    if (header.baseOffset > this.#endOffset && (this.#refusesGaps || isOverPoint))
+      return `offset ${header.baseOffset} where ${this.#endOffset} follows`;
     if (!segment.index.canHold(header.lastOffset)) return "offset too far from the segment's base";
     const epoch = header.partitionLeaderEpoch;
     // It lies outside the CRC. -1 is what a rewritten batch of an old format carries.
@@ -306,10 +346,45 @@ class Survey {
     const isAbove = header.baseOffset >= this.#options.recoveryPoint;
     if (isAbove && !this.#options.isTrusted && epoch >= 0 && epoch < this.#lastEpoch)
       return `leader epoch ${epoch} after ${this.#lastEpoch}`;
-    return undefined;
+    return this.#contradictionOf(header);
+  }
+
+  /** What the epoch file says of a batch, if it says otherwise. One bit of a batch's epoch is enough for that: no CRC covers it. */
+  #contradictionOf(header: BatchHeader): string | undefined {
+    const { partitionLeaderEpoch: epoch, baseOffset, lastOffset } = header;
+    const logStartOffset = this.#options.logStartOffset ?? toOffset(0);
+    if (epoch < 0 || lastOffset < logStartOffset || this.#believedEpochs.has(epoch)) return undefined;
+    // Where the log begins inside a batch, so does its epoch.
+    const entryEpoch = this.#fileEpochs.epochForOffset(toOffset(Math.max(baseOffset, logStartOffset)));
+    if (entryEpoch === undefined || entryEpoch === epoch) return undefined;
+    this.#contradicted = header;
+    return `leader epoch ${epoch}, where the epoch file has ${entryEpoch}`;
+  }
+
+  /**
+   * Whether the epoch file contradicts the batch behind in the same way: no rot makes two of one epoch, so then it is the file that is wrong.
+   * @returns true when the walk goes on with the contradicted batch
+   */
+  async #believesNext(at: number, segment: LogSegment, positionBytes: number, bytes: number): Promise<boolean> {
+    const contradicted = this.#contradicted;
+    this.#contradicted = undefined;
+    if (contradicted === undefined) return false;
+    const { segments, fileBytes } = this.#options;
+    const { partitionLeaderEpoch: epoch, sizeInBytes, baseOffset } = contradicted;
+    const nextBytes = positionBytes + sizeInBytes;
+    const next =
+      nextBytes < bytes
+        ? await headerAt(segment, nextBytes, bytes)
+        : await headerAt(segments[at + 1], 0, fileBytes[at + 1] ?? 0);
+    if (next?.baseOffset !== contradicted.lastOffset + 1 || next.partitionLeaderEpoch !== epoch) return false;
+    if (this.#fileEpochs.epochForOffset(toOffset(next.baseOffset)) === epoch) return false;
+    this.#believedEpochs.add(epoch);
+    this.#epochFileProblem ??= `does not have epoch ${epoch} for offset ${baseOffset}`;
+    return true;
   }
 
   #noteBatch(header: BatchHeader, marker: EndTransactionMarker | undefined): void {
+    if (header.baseOffset > this.#endOffset) this.#gapsSeen += 1;
     const epoch = header.partitionLeaderEpoch;
     const isDeleted = header.lastOffset < (this.#options.logStartOffset ?? 0);
     if (isDeleted) this.#deletedEpochs.add(epoch);
@@ -319,9 +394,12 @@ class Survey {
         startOffset: toOffset(header.baseOffset),
         // Its first batches may be among those that compaction took, or that are damaged.
         earliestStartOffset: this.#batchesEndOffset,
+        lastOffset: header.lastOffset,
       });
       this.#lastEpoch = epoch;
     }
+    const latest = this.#seenEpochs.at(-1);
+    if (latest !== undefined && latest.epoch === epoch) latest.lastOffset = header.lastOffset;
     const aborted = this.#options.producers.batch(header, marker);
     if (aborted !== undefined) this.#aborted.push(aborted);
     this.#endOffset = header.lastOffset + 1;
@@ -412,6 +490,19 @@ class IndexCheck {
     if (!this.#areTimesGood || this.#nextTime !== (this.#times?.count ?? 0)) return false;
     return (this.#times?.lastTimestamp ?? NO_TIMESTAMP) === this.#maxTimestamp;
   }
+}
+
+/** What looks like a batch's header there. @throws FileError */
+async function headerAt(
+  segment: LogSegment | undefined,
+  positionBytes: number,
+  toBytes: number,
+): Promise<BatchHeader | undefined> {
+  if (segment === undefined || positionBytes + RECORD_BATCH_OVERHEAD > toBytes) return undefined;
+  const head = new Uint8Array(RECORD_BATCH_OVERHEAD);
+  const count = await segment.use((file) => segment.io.read(file, head, positionBytes));
+  const scan = readBatchHeader(head.subarray(0, count), 0);
+  return scan.type === "batch" ? scan.header : undefined;
 }
 
 /** Offset, size, CRC and magic: what tells of an old message. */

@@ -513,7 +513,7 @@ describe("damage below the recovery point", () => {
 describe("epochs at load", () => {
   async function reopenWith(
     file: string | Uint8Array,
-    options: { epochs: number[]; clean: boolean; startOffset?: number },
+    options: { epochs: number[]; clean: boolean; startOffset?: number; areGapsRecorded?: boolean },
   ): Promise<PartitionLog> {
     const fixture = new LogFixture();
     const before = await fixture.open({ epoch: "none" });
@@ -527,15 +527,33 @@ describe("epochs at load", () => {
       await fixture.environment.state.commit([{ key: "recovery-point/orders-0", value: new Uint8Array(8) }], {
         sync: true,
       });
-    const log = await fixture.open({ clean: options.clean, epoch: "none" });
+    const { clean, areGapsRecorded = true } = options;
+    const log = await fixture.open({ clean, areGapsRecorded, epoch: "none" });
     expect(decodeUtf8(await fixture.readFile("leader-epoch-checkpoint"))).toBe(
       decodeUtf8(encodeLeaderEpochCheckpoint(log.epochEntries)),
     );
     return log;
   }
 
-  test("LL-01 an unclean open learns the epochs of the batches it scans", async () => {
-    expect(epochsOf(await reopenWith("0\n2\n1 0\n2 1\n", { epochs: [1, 2, 2, 3], clean: false }))).toBe("1@0 2@1 3@3");
+  test("LL-01 an unclean open learns the epochs of another program's batches that it scans; of ours each is in the file before", async () => {
+    const batches = { epochs: [1, 2, 2, 3], clean: false };
+    const theirs = await reopenWith("0\n2\n1 0\n2 1\n", { ...batches, areGapsRecorded: false });
+    expect([epochsOf(theirs), theirs.logEndOffset]).toEqual(["1@0 2@1 3@3", 4]);
+    const ours = await reopenWith("0\n2\n1 0\n2 1\n", batches);
+    expect([epochsOf(ours), ours.recovery.cut?.reason]).toEqual([
+      "1@0 2@1",
+      "leader epoch 3, where the epoch file has 2",
+    ]);
+    expect(epochsOf(await reopenWith("0\n2\n1 0\n2 1\n", { epochs: [1, 2, 2, 3, 3], clean: false }))).toBe(
+      "1@0 2@1 3@3",
+    );
+  });
+
+  test("an entry of another program's that its batches go on behind is none", async () => {
+    for (const clean of [true, false])
+      expect(
+        epochsOf(await reopenWith("0\n2\n1 0\n7 2\n", { epochs: [1, 1, 1, 1], clean, areGapsRecorded: false })),
+      ).toBe("1@0");
   });
 
   test("LL-12 BR-029 a clean open that finds an epoch of a batch missing rebuilds the file (Kafka leaves it out)", async () => {
@@ -589,17 +607,17 @@ describe("epochs at load", () => {
 
   test.each([
     ["another version", "1\n1\n1 0\n"],
-    ["a count that is wrong", "0\n3\n1 0\n2 2\n"],
+    ["a count that is wrong", "0\n3\n1 0\n2 3\n"],
     ["no number", "0\n1\nx 0\n"],
     ["binary", new Uint8Array([0, 255, 254, 1])],
-    ["an entry above its first batch", "0\n2\n1 0\n2 3\n"],
+    ["an entry above its first batch", "0\n2\n1 0\n2 5\n"],
     ["an entry inside the epoch below", "0\n2\n1 0\n2 1\n"],
-    ["a first entry above the log start", "0\n2\n1 1\n2 2\n"],
+    ["a first entry above the log start", "0\n2\n1 1\n2 3\n"],
     ["nothing", ""],
   ])("BR-031 an epoch file with %s is rebuilt from the batches and said so", async (_name, file) => {
     for (const clean of [true, false]) {
-      const log = await reopenWith(file, { epochs: [1, 1, 2, 2], clean });
-      expect(epochsOf(log)).toBe("1@0 2@2");
+      const log = await reopenWith(file, { epochs: [1, 1, 1, 2, 2, 2], clean });
+      expect([epochsOf(log), log.logEndOffset]).toEqual(["1@0 2@3", 6]);
       if (clean) expect(log.recovery.epochsRebuilt).toBe(true);
     }
   });

@@ -6,7 +6,7 @@ import { DirectoryCheckpoints, isAsStateLeftIt, isTakingOver } from "./directory
 import { LogError } from "./error.ts";
 import { CLEANED_SUFFIX, LOG_SUFFIX, parseSegmentFileName, segmentFileName, SWAP_SUFFIX } from "./file-names.ts";
 import { finishSwaps } from "./finish-swaps.ts";
-import { removeLeftovers } from "./load-log.ts";
+import { readEpochs, removeLeftovers } from "./load-log.ts";
 import { lockDirectory, storageError } from "./log-directory.ts";
 import { LogState } from "./log-state.ts";
 import { surveyLog } from "./log-survey.ts";
@@ -205,6 +205,7 @@ async function finishWork({ settings, state, logStartOffset }: PartitionFiles): 
 /** Reads every batch. Changes nothing. */
 async function surveyPartition(log: PartitionFiles): Promise<LogSurvey> {
   const segments = await segmentsOf(log);
+  const fileEpochs = (await readEpochs(log.settings.files, log.settings.directory)).epochs?.entries ?? [];
   const fileBytes: number[] = [];
   for (const segment of segments) fileBytes.push(await segment.use((file) => file.size()));
   return surveyLog({
@@ -216,6 +217,7 @@ async function surveyPartition(log: PartitionFiles): Promise<LogSurvey> {
     recoveryPoint: log.recoveryPoint ?? toOffset(0),
     isRecoveryPointKnown: log.recoveryPoint !== undefined,
     areGapsRecorded: log.areGapsRecorded,
+    fileEpochs,
     isTrusted: false,
     checksAll: true,
     indexIntervalBytes: log.settings.indexIntervalBytes,
