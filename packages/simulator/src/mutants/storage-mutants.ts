@@ -345,6 +345,11 @@ export const STORAGE_MUTANTS: readonly Mutant[] = [
         find: `epoch >= 0 && epoch < this.#lastEpoch)`,
         replace: `epoch < -2)`,
       },
+      {
+        file: SURVEY,
+        find: `    return this.#contradictionOf(header);`,
+        replace: `    return undefined;`,
+      },
     ],
   },
   {
