@@ -64,6 +64,7 @@ export const NOTICES: readonly Notice[] = [
     flush: "none",
     invariant: /^S1[03]:/u,
   },
+  { id: "P26", script: "flush after a kill over several segments", flush: "none", invariant: /^S10:/u },
   { id: "M44", script: "short writes", flush: "always", invariant: /^S1[135]:/u },
   { id: "M45", script: "disk full, then space", flush: "always", invariant: /^S14:/u },
 ];

@@ -296,6 +296,17 @@ export const SCRIPTS: readonly Script[] = [
     },
   },
   {
+    name: "flush after a kill over several segments",
+    flush: "none",
+    config: { ...EXACT, indexIntervalBytes: 1 },
+    async play(run) {
+      await lead(run, 1, 1, 1);
+      run.killProcess();
+      await run.open();
+      await run.flush();
+    },
+  },
+  {
     name: "index rebuild",
     config: { segmentBytes: 700, indexIntervalBytes: 90 },
     async play(run) {

@@ -23,7 +23,7 @@ export class IndexFile {
   #entries = UNKNOWN;
   /** Size of the file; `UNKNOWN`: cut it first. */
   #sizeBytes = UNKNOWN;
-  /** What it holds may be in the page cache only: the process that wrote it died. */
+  /** What it holds may be in the page cache only: the process that wrote it died, or a sync was left. */
   #isUnsynced = false;
 
   constructor(files: FileSystem, path: string, entryBytes: number) {
@@ -87,8 +87,29 @@ export class IndexFile {
    * @throws FileError
    */
   async persist(index: IndexEntries): Promise<boolean> {
+    if (this.holds(index.count) && !this.#isUnsynced) return false;
+    return this.#write(index, { syncs: true });
+  }
+
+  /** As `persist`, but the sync is left to the next one, or to `syncLeft`: until then nobody may vouch for the file, or its name. */
+  async write(index: IndexEntries): Promise<void> {
+    if (!this.holds(index.count)) await this.#write(index, { syncs: false });
+  }
+
+  /** Makes up for a sync that was left, when the entries are not in memory any more. @throws FileError */
+  async syncLeft(): Promise<void> {
+    if (!this.#isUnsynced) return;
+    const file = await this.#files.open(this.path, "write");
+    try {
+      await file.sync();
+    } finally {
+      await file.close();
+    }
+    this.#isUnsynced = false;
+  }
+
+  async #write(index: IndexEntries, { syncs }: { readonly syncs: boolean }): Promise<boolean> {
     const { count } = index;
-    if (this.holds(count) && !this.#isUnsynced) return false;
     const isNew = this.#sizeBytes === UNKNOWN;
     const fromEntry = Math.max(this.#entries, 0);
     const fromBytes = fromEntry * this.#entryBytes;
@@ -97,13 +118,13 @@ export class IndexFile {
     try {
       if (!isNew && this.#sizeBytes !== fromBytes) await file.truncate(fromBytes);
       await writeFully(file, index.encode(fromEntry), fromBytes);
-      await file.sync();
+      if (syncs) await file.sync();
     } finally {
       await file.close();
     }
     if (isNew) await this.#files.rename(temporaryPath, this.path);
     this.noteHolds(count);
-    this.#isUnsynced = false;
+    this.#isUnsynced = !syncs;
     return isNew;
   }
 }

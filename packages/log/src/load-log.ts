@@ -151,13 +151,16 @@ export async function loadLog(options: LoadOptions): Promise<LoadedLog> {
   }
   const recoveryPoint = isAllDurable ? logEndOffset : toOffset(Math.min(recoveryPointBefore, logEndOffset));
   const unflushedBytes = isAllDurable ? 0 : bytesAbove(segments, recoveryPoint);
-  // An index that was rebuilt is put right at once: what a crash left of the file is nobody's to read.
+  // An index that was rebuilt is put right at once: what a crash left of the file is nobody's to read. Where the next flush has the contents to
+  // sync before the state may vouch for them, it syncs the indexes too.
+  const isLeftToFlush = new Set(isAllDurable ? [] : segmentsFrom(segments, recoveryPoint));
   for (const [at, segment] of segments.entries()) {
     segment.damaged = damaged.filter(({ path }) => path === segment.path);
     // It was the active one when the point was raised to its end, and sealed since: its indexes were written, and perhaps not synced.
     const reachesPoint = (segments[at + 1]?.baseOffset ?? Number.POSITIVE_INFINITY) >= recoveryPointBefore;
     if (!surveyed.isTrusted && reachesPoint) segment.indexes.noteUnsynced();
-    areNamesChanged = (await segment.persistIndexes()) || areNamesChanged;
+    if (isLeftToFlush.has(segment)) await segment.writeIndexes();
+    else areNamesChanged = (await segment.persistIndexes()) || areNamesChanged;
     if (segment !== segments.at(-1)) segment.unloadIndexes();
   }
   await segments.at(-1)?.loadIndexes();

@@ -213,8 +213,8 @@ export class LogFlush {
     let sealed: LogSegment | undefined;
     for (const segment of segments) {
       this.#checkUsable();
-      await this.#bothOf(segment.sync(), sealed?.persistIndexes());
-      if ((sealed?.transactionIndex.count ?? 0) > 0) this.noteNames();
+      const isNameNew = await this.#bothOf(segment.sync(), sealed?.persistIndexes());
+      if (isNameNew === true || (sealed?.transactionIndex.count ?? 0) > 0) this.noteNames();
       if (sealed !== undefined && segment.baseOffset > this.#recoveryPoint) syncedBytes += sealed.sizeBytes;
       sealed = segment;
       if (segment === active || syncedBytes < this.#config.flushBytes) continue;
@@ -230,10 +230,11 @@ export class LogFlush {
     if (stop !== undefined) throw stop;
   }
 
-  /** Ends when both have, so that nothing goes on behind a flush that failed; but the failure is told at once, for appends go on beside it. */
-  async #bothOf(first: Promise<unknown>, second: Promise<unknown> | undefined): Promise<void> {
+  /** What the second gives. Ends when both have, so that nothing goes on behind a flush that failed; but the failure is told at once, for appends go on beside it. */
+  async #bothOf<Second>(first: Promise<unknown>, second: Promise<Second> | undefined): Promise<Second | undefined> {
     try {
-      await Promise.all([first, second]);
+      const [, result] = await Promise.all([first, second]);
+      return result;
     } catch (error) {
       this.#events.onFailure(error);
       await Promise.allSettled([first, second]);

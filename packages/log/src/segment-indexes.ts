@@ -213,10 +213,21 @@ export class SegmentIndexes {
 
   /** As `LogSegment.persistIndexes`. @throws FileError */
   async persist(): Promise<boolean> {
-    if (!this.#areLoaded) return false;
+    if (!this.#areLoaded) {
+      await this.#offsetFile.syncLeft();
+      await this.#timeFile.syncLeft();
+      return false;
+    }
     // Both at once: in between they may be left to their files.
     const { offsets, times } = this;
     const isOffsetFileNew = await this.#offsetFile.persist(offsets);
     return (await this.#timeFile.persist(times)) || isOffsetFileNew;
+  }
+
+  /** As `LogSegment.writeIndexes`. @throws FileError */
+  async write(): Promise<void> {
+    if (!this.#areLoaded) return;
+    await this.#offsetFile.write(this.offsets);
+    await this.#timeFile.write(this.times);
   }
 }

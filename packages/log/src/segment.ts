@@ -411,6 +411,16 @@ export class LogSegment {
   }
 
   /**
+   * As `persistIndexes`, but the syncs of offset and time index are left to the next call of that one, also when the entries are in their files only
+   * by then. Until then nobody may vouch for them. The caller syncs the directory.
+   * @throws FileError
+   */
+  async writeIndexes(): Promise<void> {
+    await this.#persistTransactionIndex();
+    await this.indexes.write();
+  }
+
+  /**
    * Brings the transaction index's file to exactly the entries in memory, and syncs it.
    * @returns whether the caller has to sync the directory
    * @throws FileError

@@ -131,9 +131,9 @@ export const STORAGE_MUTANTS: readonly Mutant[] = [
       },
       {
         file: LOG_FLUSH,
-        find: `      await this.#bothOf(segment.sync(), sealed?.persistIndexes());
+        find: `      const isNameNew = await this.#bothOf(segment.sync(), sealed?.persistIndexes());
 `,
-        replace: `      if (segment !== active) await segment.persistIndexes();
+        replace: `      const isNameNew = segment !== active && (await segment.persistIndexes());
       await segment.sync();
 `,
       },
@@ -449,9 +449,10 @@ export const STORAGE_MUTANTS: readonly Mutant[] = [
     edits: [
       {
         file: LOG_FLUSH,
-        find: `      await this.#bothOf(segment.sync(), sealed?.persistIndexes());
+        find: `      const isNameNew = await this.#bothOf(segment.sync(), sealed?.persistIndexes());
 `,
-        replace: `      await segment.sync();
+        replace: `      const isNameNew = false;
+      await segment.sync();
 `,
       },
     ],
@@ -498,12 +499,25 @@ export const STORAGE_MUTANTS: readonly Mutant[] = [
     edits: [
       {
         file: LOG_FLUSH,
-        find: `      await this.#bothOf(segment.sync(), sealed?.persistIndexes());
+        find: `      const isNameNew = await this.#bothOf(segment.sync(), sealed?.persistIndexes());
 `,
         replace: `      const next = segments[segments.indexOf(segment) + 1];
       if (next !== undefined) await this.#noteSynced(next.baseOffset, next.baseOffset, 0);
-      await this.#bothOf(segment.sync(), sealed?.persistIndexes());
+      const isNameNew = await this.#bothOf(segment.sync(), sealed?.persistIndexes());
 `,
+      },
+    ],
+  },
+  {
+    id: "P26",
+    title: "nobody makes up for the sync of an index that an open has left to the flush",
+    edits: [
+      {
+        file: SEGMENT_INDEXES,
+        find: `      await this.#offsetFile.syncLeft();
+      await this.#timeFile.syncLeft();
+`,
+        replace: ``,
       },
     ],
   },
