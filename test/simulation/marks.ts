@@ -115,7 +115,7 @@ export const MARKS: readonly Mark[] = [
     ["partition.fetch.leftMeanwhile", "¦pool.giveBack(bytes); return refusedFetch"],
     ["partition.fence.old", '¦return "FENCED_LEADER_EPOCH";'],
     ["partition.fence.young", 'if (currentLeaderEpoch > this.leaderEpoch) ¦return "UNKNOWN_LEADER_EPOCH";'],
-    ["partition.fence.failed", 'if (role.type === "failed") ¦return "KAFKA_STORAGE_ERROR";'],
+    ["partition.fence.failed", 'if (this.#role.type === "failed") ¦return "KAFKA_STORAGE_ERROR";'],
     ["partition.answer.ofEarlierLeadership", "if (this.leaderState?.leaderEpoch !== asked.leaderEpoch) ¦return;"],
     ["partition.append.leftMeanwhile", 'if (this.#role !== role) ¦return; await this.#follow(role, { type: "appended"'],
     ["partition.append.refused", '¦await this.#follow(role, { type: "appendRefused"'],
