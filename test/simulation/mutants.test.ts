@@ -17,10 +17,10 @@ const NOTICED: readonly (readonly [
   rules: RegExp,
 ])[] = [
   ["M01", { from: 2, to: 60 }, /^S[1478]:/u],
-  ["M02", { from: 3, to: 60 }, /^(?:S[258]:|Error: never: the replicas agree)/u],
+  ["M02", { from: 2, to: 60 }, /^(?:S[258]:|Error: never: the replicas agree)/u],
   ["M03", { from: 2, to: 60 }, /^Error: never: the replicas agree/u],
-  // A follower that is never like its leader again stays out of the ISR for ever, too.
-  ["M04", { from: 12, to: 61 }, /^(?:L3:|Error: never: the replicas agree)/u],
+  // A follower that is never like its leader again stays out of the ISR for ever, too; or the checker misses a batch of it in its file.
+  ["M04", { from: 12, to: 61 }, /^(?:L3:|Error: no batch at|Error: never: the replicas agree)/u],
   ["M05", { from: 12, to: 60 }, /^S(?:5|25):/u],
   ["M06", { from: 3, to: 60 }, /^S[45]:/u],
   ["M07", { from: 12, to: 60 }, /^S(?:5|25):/u],
