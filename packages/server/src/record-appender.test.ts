@@ -17,6 +17,8 @@ import type { Topic } from "./topic.ts";
 interface Waiting {
   readonly values: readonly (string | undefined)[];
   readonly timestamps: readonly number[];
+  /** Whether it has a key, and how many headers. */
+  readonly extras: readonly (readonly [hasKey: boolean, headers: number])[];
   readonly succeed: () => void;
   readonly fail: (error: Error) => void;
 }
@@ -46,6 +48,7 @@ function setUp({ needsKey = false } = {}) {
             .slice(0, 8),
         ),
         timestamps: records.map(({ timestamp }) => timestamp),
+        extras: records.map(({ key, headers }) => [key !== null, headers.length]),
         succeed: () =>
           resolve({ baseOffset: toOffset(baseOffset), lastOffset: toOffset(endOffset - 1), duplicate: false }),
         fail: reject,
@@ -199,8 +202,28 @@ describe("a record", () => {
     value.fill(0);
     expect(waiting.map(({ values }) => values)).toEqual([["a", "a", "a"]]);
     const strict = setUp({ needsKey: true }).appender;
-    expect(() => strict.append({ value })).toThrow(expect.objectContaining({ code: "INVALID_RECORD" }));
-    expect(strict.append({ value, key: value })).toBe(true);
+    // First of a batch, and behind another one.
+    for (let round = 0; round < 2; round += 1) {
+      expect(() => strict.append({ value })).toThrow(expect.objectContaining({ code: "INVALID_RECORD" }));
+      expect(strict.append({ value, key: value })).toBe(true);
+    }
+  });
+
+  test("keeps key, headers and time behind one that has none of them", async () => {
+    const { waiting, appender } = setUp();
+    const value = new TextEncoder().encode("a");
+    for (const extra of [{}, { key: value }, { headers: { h: value } }, { timestamp: 5 }])
+      appender.append({ value, ...extra });
+    await settle();
+    expect(waiting.map(({ extras }) => extras)).toEqual([
+      [
+        [false, 0],
+        [true, 0],
+        [false, 1],
+        [false, 0],
+      ],
+    ]);
+    expect(waiting[0]?.timestamps).toEqual([1000, 1000, 1000, 5]);
   });
 
   test("is stamped with the time of its turn, and may name another one", async () => {
